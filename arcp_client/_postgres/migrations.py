@@ -64,7 +64,12 @@ CREATE TABLE checkpoints (
 );
 """
 
-_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS,)
+_UNCLAIMED = """
+ALTER TABLE jobs ADD COLUMN request bytea, ADD COLUMN waits_until timestamptz;
+CREATE INDEX jobs_unclaimed ON jobs (tx, number) WHERE runner IS NULL AND ended_at IS NULL;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS, _UNCLAIMED)
 VERSION = len(_MIGRATIONS)
 """The version of the schema that this package reads and writes."""
 

@@ -19,7 +19,7 @@ from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError, StorageError
 from arcp_client.runtime._agents.authorizer import Authorizer
-from arcp_client.runtime._agents.registry import AgentRegistry
+from arcp_client.runtime._agents.registry import AgentRegistry, agent_elsewhere
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.authentication import Gate
 from arcp_client.runtime._connection.connection import Arrival, Connection
@@ -27,7 +27,7 @@ from arcp_client.runtime._connection.handshake import Identity, ServerHandshake
 from arcp_client.runtime._connection.requests import RequestHandler
 from arcp_client.runtime._dialogue.book import QuestionBook
 from arcp_client.runtime._dialogue.inbox import Mailroom
-from arcp_client.runtime._jobs.admission import Admission, Delegation
+from arcp_client.runtime._jobs.admission import Admission, Delegation, job_input
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
 from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
@@ -48,7 +48,7 @@ from arcp_client.runtime._log.directory import (
     Resync,
     SessionTaken,
 )
-from arcp_client.runtime._log.entries import QuestionState, Watch
+from arcp_client.runtime._log.entries import JobInput, LoggedJobState, QuestionState, Watch
 from arcp_client.runtime._log.event_log import EventLog
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._sessions.registry import SessionRegistry
@@ -141,9 +141,11 @@ class Core:
             compat=compat,
             before_end=self._end_credentials if self.vault is not None else None,
             telemetry=telemetry,
+            vacant=self._directory.vacant,
         )
         self.admission = Admission(
             self.agents.resolve,
+            agent_elsewhere,
             self.jobs,
             limits,
             self._keys,
@@ -278,7 +280,48 @@ class Core:
             retention=limits.retention,
             key_window=limits.idempotency_window,
             resume_window=self._identity.resume_window,
+            unclaimed=limits.unclaimed_time,
         )
+
+    @property
+    def references(self) -> list[str]:
+        """The full references of the agents of this replica."""
+        return self.agents.references
+
+    @property
+    def vacancies(self) -> int:
+        """The number of further jobs that this replica would start now."""
+        return 0 if self.closed else self.jobs.runner.vacancies
+
+    def claimed(self, state: LoggedJobState, given: JobInput) -> None:
+        """Run a job that another replica accepted."""
+        if self.closed:
+            return  # `leave` ends it, retryable
+        job, failure = self.admission.claim(state, given)
+        if failure is None:
+            self.jobs.runner.admit(job)
+        else:
+            self.jobs.runner.stop(job, failure)
+
+    async def _hand_over(self) -> None:
+        """Hand the jobs that have not started to the other replicas."""
+        runner = self.jobs.runner
+        withheld = runner.withhold()
+        moved: frozenset[str] = frozenset()
+        with contextlib.suppress(RequestError):
+            await self._journal.flushed()  # nothing of them is stored after this
+            moved = await self._directory.release(
+                [
+                    (job.state(), job_input(job.request, job.owner))
+                    for job in withheld
+                    if job.request is not None
+                ]
+            )
+        for job in withheld:
+            if job.id in moved:
+                self.jobs.discard(job, _SHUT_DOWN)
+            elif not job.ended:
+                runner.readmit(job)
 
     async def flushed(self) -> None:
         """Wait until all changes that wait to be stored are stored, or were refused."""
@@ -318,16 +361,18 @@ class Core:
     async def _announce(self, watch: Watch) -> None:
         """Announce a job that was delegated on another replica, and deliver its events."""
         session, mirrors = self.sessions.get(watch.session_id), self._requests.mirrors
+        if session is None or watch.job_id in session.feeds or watch.job_id in session.jobs:
+            return
         try:
             job = await mirrors.find(watch.job_id)
-            if session is None or job is None or watch.job_id in session.feeds:
-                return
-            session.jobs.add(job.id)
-            session.control(frames.acceptance(job.accepted, session.id, None))
-            await mirrors.follow(session, [watch])
         except RequestError as error:
             fields = log_fields(job=watch.job_id)
-            _log.warning("job %s cannot be followed yet: %s", watch.job_id, error, extra=fields)
+            _log.warning("job %s cannot be announced: %s", watch.job_id, error, extra=fields)
+            return
+        if job is not None and watch.job_id not in session.jobs:
+            session.jobs.add(job.id)
+            session.control(frames.acceptance(job.accepted, session.id, None))
+            await mirrors.keep_following(session, watch)
 
     def _restore_dialogue(self, questions: Sequence[QuestionState]) -> None:
         self.questions.restore(questions)
@@ -504,6 +549,7 @@ class Core:
         if self._opened and timeout > 0 and await self._directory.drain():
             for connection in tuple(self.connections):
                 connection.dismiss("this replica of the runtime is shut down; connect again")
+            await self._hand_over()
         await self._end_jobs(timeout)
         await self._journal.drain(_LAST_WRITES)
         for connection in tuple(self.connections):

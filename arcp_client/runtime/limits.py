@@ -34,6 +34,7 @@ class Limits:
     Attributes:
         max_concurrent_jobs: jobs that run at once. Others wait as ``pending`` and are started
             alternating between principals. ``None``: unbounded.
+        unclaimed_time: how long a job waits for a replica that has its agent and a free slot.
         jobs_per_principal: jobs of one principal that have not ended.
         sessions_per_principal: sessions of one principal, with and without a connection. The
             oldest session without a connection and without running jobs is expired for a new one.
@@ -98,6 +99,7 @@ class Limits:
     """
 
     max_concurrent_jobs: int | None = None
+    unclaimed_time: float = 60.0
     jobs_per_principal: int = 4096
     sessions_per_principal: int = 4096
     default_lease: Lease = field(default_factory=_everything)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,14 +12,12 @@ from arcp_client._wire import names
 from arcp_client._wire.messages import parse_agent
 from arcp_client._wire.stamp import payload_bytes
 from arcp_client.errors import AgentNotFound, AgentVersionNotFound
-from arcp_client.runtime._agents.input_schema import InputSchema
+from arcp_client.runtime._agents.input_schema import InputSchema, input_schema
+from arcp_client.runtime._log.inventories import MOST_DECLARED, Offer
 
-__all__ = ["MOST_DECLARED", "Agent", "AgentRegistry"]
+__all__ = ["MOST_DECLARED", "Agent", "AgentRegistry", "agent_elsewhere"]
 
 AgentFunction = Callable[..., Any]
-
-MOST_DECLARED = 256 * 1024
-"""Bytes of all declarations together, as they are sent in each welcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +114,15 @@ class AgentRegistry:
             raise AgentVersionNotFound(f"{reference} is not registered")
         return name if chosen is None else f"{name}@{chosen}", agent
 
+    @property
+    def references(self) -> list[str]:
+        """The full references of all agents."""
+        return [
+            name if version is None else f"{name}@{version}"
+            for name, versions in self._agents.items()
+            for version in versions
+        ]
+
     def inventory(self) -> list[dict[str, Any]]:
         """Return the agents as the welcome lists them.
 
@@ -135,6 +143,20 @@ class AgentRegistry:
                 entry[names.DECLARATIONS] = declared
             shown.append(entry)
         return shown
+
+
+def agent_elsewhere(offer: Offer) -> Agent:
+    """Return an agent of another replica: it checks its input, and cannot be run here."""
+    schema = None
+    if offer.schema is not None:
+        # The replica that runs the job checks the input in any case.
+        with suppress(ModuleNotFoundError, TypeError, ValueError):
+            schema = input_schema(offer.schema)
+    return Agent(_elsewhere, schema)
+
+
+def _elsewhere(*_: object) -> None:
+    raise AssertionError("another replica runs this agent")
 
 
 def _with_value(function: AgentFunction, schema: InputSchema, input: Any, job: Any) -> Any:

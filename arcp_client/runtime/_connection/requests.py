@@ -45,6 +45,7 @@ from arcp_client.runtime._jobs.outcomes import Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.credentials import credential_wire
 from arcp_client.runtime._log.directory import Directory
+from arcp_client.runtime._log.entries import Watch
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from arcp_client.runtime.limits import Limits
 
@@ -258,8 +259,15 @@ class RequestHandler:
             session.control(acceptance)
             if accepted.job is not None:
                 self._jobs.runner.admit(accepted.job)
+            if accepted.elsewhere:
+                session.jobs.add(accepted.job_id)
+                watch = Watch(session.id, accepted.job_id, 0)
+                self._tasks.spawn(self.mirrors.keep_following(session, watch), name="follow")
 
         def unwritten(error: RequestError) -> None:
+            if accepted.elsewhere:  # it is stored, and another replica may run it already
+                announce()
+                return
             if accepted.job is not None:
                 self._admission.withdraw(accepted.job, frame.payload.get("idempotency_key"), error)
             line.refuse(frame, error)

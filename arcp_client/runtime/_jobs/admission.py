@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,23 +10,25 @@ from typing import Any, Protocol
 
 from arcp_client._wire import names
 from arcp_client._wire.fields import Malformed
-from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
+from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, parse_time, time_text
 from arcp_client._wire.messages import Submit
 from arcp_client._wire.stamp import payload_bytes
-from arcp_client.errors import InvalidRequest, RequestError
+from arcp_client.errors import AgentNotFound, AgentVersionNotFound, InvalidRequest, RequestError
 from arcp_client.models import Credential, Lease
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys, KeyEntry, fingerprint
 from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
+from arcp_client.runtime._jobs.outcomes import Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.credentials import Provision, Vault, credential_wire
 from arcp_client.runtime._leases.grant import BUDGET, Grant, parse_grant
 from arcp_client.runtime._log.directory import Directory
-from arcp_client.runtime._log.entries import KeyState
+from arcp_client.runtime._log.entries import JobInput, KeyState, LoggedJobState
+from arcp_client.runtime._log.inventories import Offer
 from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.runtime.limits import Limits
 
-__all__ = ["Acceptance", "Admission", "Delegation"]
+__all__ = ["Acceptance", "Admission", "Delegation", "job_input"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,20 @@ class AdmittedAgent(Protocol):
 
 
 class Acceptance:
-    """The payload of an acceptance, and the job if it is new and must be started."""
+    """The payload of an acceptance.
 
-    def __init__(self, payload: dict[str, Any], job: ServerJob | None) -> None:
+    Args:
+        payload: the payload.
+        job: the job, if it is new and must be started here.
+        elsewhere: the job is new, and waits for another replica.
+    """
+
+    def __init__(
+        self, payload: dict[str, Any], job: ServerJob | None, *, elsewhere: bool = False
+    ) -> None:
         self.payload = payload
         self.job = job
+        self.elsewhere = elsewhere
 
     @property
     def job_id(self) -> str:
@@ -70,6 +82,7 @@ class Admission:
 
     Args:
         resolve: returns the full reference and the agent for an agent reference.
+        elsewhere: makes an agent of what another replica offers.
         jobs: the registry of jobs.
         limits: the default lease.
         keys: the idempotency keys.
@@ -81,6 +94,7 @@ class Admission:
     def __init__(
         self,
         resolve: Callable[[str], tuple[str, AdmittedAgent]],
+        elsewhere: Callable[[Offer], AdmittedAgent],
         jobs: JobRegistry,
         limits: Limits,
         keys: IdempotencyKeys,
@@ -91,6 +105,7 @@ class Admission:
         self._directory = directory
         self._compat = compat
         self._resolve = resolve
+        self._elsewhere = elsewhere
         self._jobs = jobs
         self._limits = limits
         self._keys = keys
@@ -178,7 +193,16 @@ class Admission:
         extensions: Any,
     ) -> Acceptance | Awaitable[Acceptance]:
         key = submit.idempotency_key
-        reference, agent = self._resolve(submit.agent)
+        offer = None
+        try:
+            reference, agent = self._resolve(submit.agent)
+        except (AgentNotFound, AgentVersionNotFound):
+            # The jobs of a delegation are on one replica, which has their budgets.
+            if submit.parent_job_id is None:
+                offer = await self._directory.offer(submit.agent)
+            if offer is None:
+                raise
+            reference, agent = offer.reference, self._elsewhere(offer)
         parent = self._parent(session, submit)
         requested: Mapping[str, Any] | None = self._compat.lease(submit.lease_request)
         if requested is None:
@@ -210,7 +234,57 @@ class Admission:
         used = None
         if key is not None and parameters is not None:
             used = KeyState(session.principal, key, parameters)
+        if offer is not None:
+            return await self._send_elsewhere(request, origin, used)
         return await self._enter(request, origin, key=used)
+
+    async def _send_elsewhere(
+        self, request: JobRequest, origin: JobOrigin, key: KeyState | None
+    ) -> Acceptance:
+        """Accept a job that waits for another replica, which has its agent."""
+        job = self._jobs.draft(request, datetime.now(UTC), origin)
+        payload = job.accept()
+        earlier = await self._directory.accept(job.state(), key, job_input(request, origin.session))
+        if earlier is None:
+            return Acceptance(payload, None, elsewhere=True)
+        if origin.session is None:
+            return Acceptance(dict(earlier), None)
+        return await self._again(origin.session, dict(earlier))
+
+    def claim(self, state: LoggedJobState, given: JobInput) -> tuple[ServerJob, Failure | None]:
+        """Register a job that another replica accepted, and that this one runs.
+
+        Returns the job, and the failure that ends it if it cannot be run.
+        """
+        accepted = json.loads(state.accepted)
+        failure: Failure | None = None
+        function: Callable[..., Any] = _nothing
+        grant = Grant(Lease(state.lease), parse_time(state.expires_at))
+        try:
+            _, agent = self._resolve(state.agent)
+            grant = self._grant(accepted["lease"], accepted.get("lease_constraints"))
+            agent.check(given.input)
+            function = agent.function
+        except RequestError as error:
+            failure = Failure(names.ERROR, error.code, error.message, error.retryable)
+        request = JobRequest(
+            agent=state.agent,
+            function=function,
+            input=json.loads(given.input),
+            grant=grant,
+            trace_id=state.trace_id,
+            max_runtime=given.max_runtime,
+            delegate_id=state.delegate_id,
+            job_id=state.id,
+            size=len(given.input),
+            work_id=state.work_id,
+            plain=given.plain,
+            extensions=None if given.extensions is None else json.loads(given.extensions),
+        )
+        origin = JobOrigin(state.principal, state.owner_id, None, set(state.authorities))
+        job = self._jobs.claim(request, parse_time(state.created) or datetime.now(UTC), origin)
+        job.accepted = accepted
+        return job, failure
 
     def _grant(self, request: Mapping[str, Any], constraints: Mapping[str, Any] | None) -> Grant:
         limits = self._limits
@@ -313,6 +387,20 @@ class Admission:
             accepted = await self._enter(request, parent.origin)
         assert accepted.job is not None
         return accepted.job
+
+
+def job_input(request: JobRequest, session: ServerSession | None) -> JobInput:
+    """Return what another replica needs to run a job, besides its state."""
+    return JobInput(
+        _input_json(request.input),
+        request.max_runtime,
+        request.plain or (session is not None and names.RESULT_CHUNKS not in session.features),
+        None if request.extensions is None else _input_json(request.extensions),
+    )
+
+
+def _nothing(*_: object) -> None:
+    """Stand for an agent that cannot be run."""
 
 
 def _input_json(value: Any) -> bytes:

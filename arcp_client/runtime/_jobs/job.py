@@ -75,6 +75,8 @@ class JobRequest:
     """Size of the input as JSON, in bytes."""
     work_id: str | None = None
     """The name of the work, which a later job may begin again."""
+    plain: bool = False
+    """The submitting session, which another replica holds, takes no streamed results."""
     extensions: Any = None
     """The ``extensions`` of the submit, unchecked, for telemetry."""
 

@@ -14,6 +14,7 @@ from functools import partial
 
 import msgspec
 
+from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.stamp import Record, job_part
@@ -30,6 +31,7 @@ __all__ = ["Mirrors"]
 _log = logging.getLogger("arcp_client.runtime")
 
 _PAGE_BYTES = 256 * 1024
+_RETRY = 1.0
 _AHEAD = 4096
 """Events that a mirror reads beyond the position of its slowest feed."""
 
@@ -143,6 +145,18 @@ class Mirrors:
                 job.feeds[session] = feed
                 feed.push()
             self.wake(job.id)
+
+    async def keep_following(self, session: ServerSession, watch: Watch) -> None:
+        """Continue a subscription, and try again while the directory cannot be reached."""
+        while not (session.lost or session.expired):
+            try:
+                await self.follow(session, [watch])
+            except RequestError as error:
+                fields = log_fields(job=watch.job_id)
+                _log.warning("job %s cannot be followed yet: %s", watch.job_id, error, extra=fields)
+                await asyncio.sleep(_RETRY)
+            else:
+                return
 
     # ------------------------------------------------------------------------- reading
 

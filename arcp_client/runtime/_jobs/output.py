@@ -90,6 +90,7 @@ class JobOutput:
         if job.streamed is None:
             owner = job.owner
             plain = owner is not None and names.RESULT_CHUNKS not in owner.features
+            plain |= job.request is not None and job.request.plain
             job.streamed = Streamed(new_prefixed_id("res"), kept=[] if plain else None)
         return job.streamed
 

@@ -46,6 +46,7 @@ class JobRegistry:
         context: makes the `JobContext` of a job.
         compat: adapts payloads to the SDKs that connect.
         telemetry: traces jobs.
+        vacant: called when a job has ended, so that there is room for another one.
 
     Attributes:
         runner: runs the jobs.
@@ -64,6 +65,7 @@ class JobRegistry:
         context: Callable[[ServerJob, Callable[[Budget], ServerJob | None]], AgentContext],
         compat: Compat = SPECIFICATION,
         telemetry: RuntimeTelemetry | None = None,
+        vacant: Callable[[], None] = lambda: None,
     ) -> None:
         self._telemetry = telemetry
         self._compat = compat
@@ -89,6 +91,7 @@ class JobRegistry:
             on_ended=self._on_ended,
             before_end=before_end,
             started=None if telemetry is None else telemetry.started,
+            vacant=vacant,
         )
         self.closing = False
 
@@ -131,19 +134,23 @@ class JobRegistry:
         if self._journal is not None:
             self._journal.check()
 
-    def enter(self, request: JobRequest, now: datetime, origin: JobOrigin) -> ServerJob:
-        """Register a new job without starting it."""
+    def draft(self, request: JobRequest, created: datetime, origin: JobOrigin) -> ServerJob:
+        """Make a job without registering it: another replica will run it."""
         self._number += 1
-        job = ServerJob(
+        return ServerJob(
             request,
             number=self._number,
             origin=origin,
             ids=self._ids,
             limits=self._limits,
-            created=now,
+            created=created,
             compat=self._compat,
             journal=self._journal,
         )
+
+    def enter(self, request: JobRequest, created: datetime, origin: JobOrigin) -> ServerJob:
+        """Register a new job without starting it."""
+        job = self.draft(request, created, origin)
         self._add(job)
         self._open[job.principal] += 1
         if request.size:
@@ -155,7 +162,7 @@ class JobRegistry:
         if job.grant.limits:
             self._budgets[job.budget] = job
         if job.grant.expires_at is not None:
-            seconds = (job.grant.expires_at - now).total_seconds()
+            seconds = (job.grant.expires_at - datetime.now(UTC)).total_seconds()
             job.deadline = asyncio.get_running_loop().time() + seconds
             job.timers.arm(seconds + self._limits.lease_grace, partial(self._on_lease_end, job))
         _log.info(
@@ -170,6 +177,19 @@ class JobRegistry:
                 carrier=request.extensions,
                 parent_id=job.parent_id,
             )
+        return job
+
+    def claim(self, request: JobRequest, created: datetime, origin: JobOrigin) -> ServerJob:
+        """Register a job that another replica has accepted, and that has no events yet.
+
+        Sessions of this replica that follow the job continue to.
+        """
+        job = self.enter(request, created, origin)
+        mirror = self.mirrors.pop(job.id, None)
+        if mirror is not None:
+            job.history, job.feeds = mirror.history, mirror.feeds
+            job.authorities |= mirror.authorities
+            mirror.feeds = {}
         return job
 
     def reenter(self, state: LoggedJobState, request: JobRequest, origin: JobOrigin) -> ServerJob:

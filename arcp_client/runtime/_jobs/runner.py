@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
@@ -32,6 +33,8 @@ __all__ = ["AgentContext", "Runner"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
+_WITHHELD = Failure(names.ERROR, names.INTERNAL_ERROR, "another replica runs the job")
+
 
 class AgentContext(Protocol):
     """The part of a `JobContext` that the runner uses."""
@@ -52,6 +55,7 @@ class Runner:
         on_ended: called for every job after its terminal event was emitted.
         before_end: revokes the credentials of a job; the terminal event waits for it (§9.8).
         started: called with the id of each job whose agent starts, in the agent's context.
+        vacant: called when a job has ended, so that there is room for another one.
     """
 
     def __init__(
@@ -63,8 +67,10 @@ class Runner:
         on_ended: Callable[[ServerJob], None],
         before_end: Callable[[ServerJob], Awaitable[None]] | None = None,
         started: Callable[[str], None] | None = None,
+        vacant: Callable[[], None] = lambda: None,
     ) -> None:
         self._started = started
+        self._vacant = vacant
         self._before_end = before_end
         self._limits = limits
         self._tasks = tasks
@@ -92,6 +98,27 @@ class Runner:
         bound = self._limits.max_concurrent_jobs
         while self._waiting and (bound is None or self._slots_taken() < bound):
             self._start(self._waiting.pop())
+
+    @property
+    def vacancies(self) -> int:
+        """The number of further jobs that would be started at once."""
+        bound = self._limits.max_concurrent_jobs
+        taken = self._slots_taken() + len(self._waiting)
+        return sys.maxsize if bound is None else max(0, bound - taken)
+
+    def withhold(self) -> list[ServerJob]:
+        """Take all waiting jobs out of the queue; nothing stops them until they are admitted."""
+        withheld = []
+        while self._waiting:
+            job = self._waiting.pop()
+            job.stopping = _WITHHELD
+            withheld.append(job)
+        return withheld
+
+    def readmit(self, job: ServerJob) -> None:
+        """Put a withheld job back into the queue."""
+        job.stopping = None
+        self.admit(job)
 
     def _slots_taken(self) -> int:
         return sum(job.parent is None for job in self._running)
@@ -191,6 +218,7 @@ class Runner:
         self._running.discard(job)
         self._on_ended(job)
         self._fill()
+        self._vacant()
 
     # ----------------------------------------------------------------------- running
 

@@ -65,6 +65,10 @@ class TurnQueue(Generic[T]):
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, dict[T, None]] = OrderedDict()
 
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return sum(map(len, self._waiting.values()))
+
     def __bool__(self) -> bool:
         return bool(self._waiting)
 

@@ -15,11 +15,13 @@ from arcp_client._wire.messages import ListJobsMessage
 from arcp_client._wire.stamp import Record
 from arcp_client.runtime._log.entries import (
     Appended,
+    JobInput,
     KeyState,
     LoggedJobState,
     SessionState,
     Watch,
 )
+from arcp_client.runtime._log.inventories import Offer
 
 __all__ = [
     "Bounds",
@@ -140,6 +142,7 @@ class Bounds:
     retention: float = 600.0
     key_window: float = 86_400.0
     resume_window: float = 600.0
+    unclaimed: float = 60.0
 
 
 class ReplicaHost(Protocol):
@@ -151,6 +154,17 @@ class ReplicaHost(Protocol):
 
     def inventory(self) -> list[dict[str, Any]]:
         """Return its agents."""
+
+    @property
+    def references(self) -> list[str]:
+        """The full references of its agents."""
+
+    @property
+    def vacancies(self) -> int:
+        """The number of further jobs that it would start now."""
+
+    def claimed(self, state: LoggedJobState, given: JobInput) -> None:
+        """Run a job that another replica accepted. Never raises."""
 
     async def flushed(self) -> None:
         """Wait until all changes that wait to be stored are stored, or were refused."""
@@ -232,8 +246,13 @@ class Directory(Protocol):
             DuplicateKey: the key was used before with other parameters.
         """
 
-    async def accept(self, job: LoggedJobState, key: KeyState | None) -> Mapping[str, Any] | None:
+    async def accept(
+        self, job: LoggedJobState, key: KeyState | None, unclaimed: JobInput | None = None
+    ) -> Mapping[str, Any] | None:
         """Register a new job together with its key.
+
+        With ``unclaimed``, the job waits for a replica that has its agent and a free slot, for at
+        most ``Bounds.unclaimed`` seconds.
 
         Returns the acceptance of an earlier submit with the key, if there is one: then the new job
         does not exist. Of several submits with one key, the others wait for the first.
@@ -241,6 +260,18 @@ class Directory(Protocol):
         Raises:
             DuplicateKey: the key was used before with other parameters.
             RequestError: the principal has too many jobs.
+        """
+
+    async def offer(self, reference: str) -> Offer | None:
+        """Return the agent that a reference names on another replica, if there is one."""
+
+    def vacant(self) -> None:
+        """Note that this replica has a free slot for a job. Never waits."""
+
+    async def release(self, jobs: Sequence[tuple[LoggedJobState, JobInput]]) -> frozenset[str]:
+        """Hand jobs that have not started to the other replicas; return the ids of those handed on.
+
+        A job stays if no other replica has its agent.
         """
 
     async def authorize(self, job_id: str, session_id: str) -> None:
@@ -336,9 +367,22 @@ class LocalDirectory:
         """Return ``None``: this runtime has all keys."""
         return None
 
-    async def accept(self, job: LoggedJobState, key: KeyState | None) -> Mapping[str, Any] | None:
+    async def accept(
+        self, job: LoggedJobState, key: KeyState | None, unclaimed: JobInput | None = None
+    ) -> Mapping[str, Any] | None:
         """Return ``None``: the journal stores the job and its key."""
         return None
+
+    async def offer(self, reference: str) -> Offer | None:
+        """Return ``None``: there is no other replica."""
+        return None
+
+    def vacant(self) -> None:
+        """Do nothing: no job waits for a replica."""
+
+    async def release(self, jobs: Sequence[tuple[LoggedJobState, JobInput]]) -> frozenset[str]:
+        """Return nothing: there is no other replica."""
+        return frozenset()
 
     async def authorize(self, job_id: str, session_id: str) -> None:
         """Do nothing: the journal stores the job."""

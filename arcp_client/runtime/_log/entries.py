@@ -15,6 +15,7 @@ __all__ = [
     "Forgotten",
     "Freed",
     "Gone",
+    "JobInput",
     "KeyState",
     "LoggedJobState",
     "Numbered",
@@ -58,6 +59,22 @@ class LoggedJobState(msgspec.Struct, frozen=True):
     remaining: dict[str, str]
     ended: str | None
     work_id: str | None = None
+
+
+class JobInput(msgspec.Struct, frozen=True):
+    """What a replica needs besides the state of a job to run it.
+
+    Attributes:
+        input: the input, as JSON.
+        max_runtime: seconds after which the job is ended.
+        plain: the submitting session takes no streamed results.
+        extensions: the ``extensions`` of the submit, as JSON, for telemetry.
+    """
+
+    input: bytes
+    max_runtime: float | None = None
+    plain: bool = False
+    extensions: bytes | None = None
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):

@@ -39,11 +39,14 @@ from arcp_client.runtime._log.directory import (
 )
 from arcp_client.runtime._log.entries import (
     Appended,
+    JobInput,
     KeyState,
     LoggedJobState,
     SessionState,
     Watch,
 )
+from arcp_client.runtime._log.inventories import Offer
+from arcp_client.runtime._log.postgres_agents import OtherAgents
 from arcp_client.runtime._log.postgres_members import Leases, Membership
 from arcp_client.runtime._log.postgres_rows import (
     AUTHORIZE,
@@ -56,20 +59,20 @@ from arcp_client.runtime._log.postgres_rows import (
     events_of,
     fits,
     known_job,
+    make_room,
     position,
     refusals,
     same_submit,
     settled_page,
 )
-from arcp_client.runtime._log.wakeups import Wakeups
+from arcp_client.runtime._log.postgres_unclaimed import UNCLAIMED, UnclaimedJobs
+from arcp_client.runtime._log.wakeups import LOOK, Wakeups
 
 __all__ = ["PostgresDirectory"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
 _POLL = 1.0
-_LOOK = "?"
-"""In a wake-up: something other than a job's events has changed."""
 _MOST_WAITING = 100_000
 _SWEEP_EVERY = 10
 _PAGE = 100
@@ -100,6 +103,8 @@ class PostgresDirectory:
         self._polls = 0
         self._wakeups = Wakeups(database, member.id, self._tasks, self._heard)
         self._leases = Leases(database, member, lease, self._wakeups.tell)
+        self._unclaimed = UnclaimedJobs(database, member, self._tasks, self.moved, self._ended)
+        self._agents = OtherAgents(database, member)
         self._bounds = Bounds()
 
     # ------------------------------------------------------------------------ membership
@@ -115,6 +120,9 @@ class PostgresDirectory:
         self._bounds = host.bounds
         await self._leases.join(host)
         await self._wakeups.begin()
+        async with self._db.connection() as connection:
+            await self._agents.refresh(connection)
+        self._unclaimed.begin(host)
         resync = partial(self._changes.put_nowait, Resync())
         self._tasks.spawn(self._leases.keep(resync), name="lease")
         self._tasks.spawn(self._poll(), name="poll")
@@ -138,9 +146,11 @@ class PostgresDirectory:
                 others = await connection.fetchval(
                     "SELECT count(*) FROM replicas WHERE NOT draining AND until > clock_timestamp()"
                 )
+                await self._agents.refresh(connection)
         except StorageError as error:
             _log.warning("replica %s cannot announce its end: %s", self._member.id, error)
             return False
+        self._wakeups.tell([LOOK])
         return bool(others)
 
     async def leave(self, *, timeout: float) -> None:
@@ -161,14 +171,21 @@ class PostgresDirectory:
         """Tell the other replicas that jobs have new events."""
         self._wakeups.tell(jobs)
 
+    def _ended(self, jobs: Sequence[str]) -> None:
+        """Tell this replica and the others that jobs have ended, which no replica has run."""
+        self._heard(jobs)
+        self._wakeups.tell(jobs)
+
     def _heard(self, job_ids: Sequence[str] | None) -> None:
         """Take the ids of a notification; ``None`` after a connection was lost."""
         if job_ids is None:
             self._changes.put_nowait(Resync())
         elif self._changes.qsize() < _MOST_WAITING:  # else the poll finds what has changed
             for job_id in job_ids:
-                if job_id == _LOOK:
+                if job_id == LOOK:
                     self._look_now.set()
+                elif job_id == UNCLAIMED:
+                    self._unclaimed.look()
                 else:
                     self._changes.put_nowait(JobMoved(job_id))
 
@@ -222,6 +239,7 @@ class PostgresDirectory:
                 list(self._following),
                 list(self._following.values()),
             )
+            await self._agents.refresh(connection)
             if self._polls % _SWEEP_EVERY == 0:
                 await connection.execute("SELECT sweep($1, $2)", *self._spans())
         for row in lost:
@@ -242,8 +260,13 @@ class PostgresDirectory:
                 self._changes.put_nowait(ReplicaGone(row["id"]))
 
     def inventory(self, own: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return this replica's agents: it accepts the jobs of no others."""
-        return own
+        """Return the agents of all replicas, given this replica's."""
+        return self._agents.merged(own)
+
+    async def offer(self, reference: str) -> Offer | None:
+        """Return the agent that a reference names on another replica that accepts jobs."""
+        with refusals():
+            return await self._agents.offer(reference)
 
     # -------------------------------------------------------------------------- sessions
 
@@ -257,6 +280,7 @@ class PostgresDirectory:
         with refusals():
             async with self._db.transaction() as connection:
                 await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
+                await make_room(connection, state.principal, self._bounds.sessions)
                 epoch = await connection.fetchval(
                     "INSERT INTO sessions (id, principal, holder, epoch, floor, last, state,"
                     " timeline) VALUES ($1, $2, $3, nextval('epochs'), 0, 0, $4, timeline())"
@@ -297,7 +321,7 @@ class PostgresDirectory:
                 )
                 taken = await self._content(connection, row)
         member.held[found] = epoch
-        self._wakeups.tell([_LOOK])
+        self._wakeups.tell([LOOK])
         return taken
 
     async def _find(
@@ -390,7 +414,9 @@ class PostgresDirectory:
             async with self._db.connection() as connection:
                 await connection.execute(AUTHORIZE, job_id, session_id)
 
-    async def accept(self, job: LoggedJobState, key: KeyState | None) -> Mapping[str, Any] | None:
+    async def accept(
+        self, job: LoggedJobState, key: KeyState | None, unclaimed: JobInput | None = None
+    ) -> Mapping[str, Any] | None:
         """Register a new job together with its key; return that of an earlier submit."""
         member = self._member
         epoch = member.held.get(job.owner_id)
@@ -416,6 +442,8 @@ class PostgresDirectory:
                     timedelta(seconds=self._bounds.key_window),
                     self._bounds.jobs,
                 )
+                if row is None and unclaimed is not None:
+                    await self._unclaimed.put(connection, job, unclaimed, self._bounds.unclaimed)
         except StorageError as error:
             if error.sqlstate == LOST:
                 member.lose(job.owner_id)
@@ -424,9 +452,23 @@ class PostgresDirectory:
                     names.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True
                 ) from None
             raise away(error) from error
-        if row is None:
-            return None
-        return same_submit(row, b"" if key is None else key.parameters)
+        if row is not None:
+            return same_submit(row, b"" if key is None else key.parameters)
+        if unclaimed is not None:
+            self._wakeups.tell([UNCLAIMED])
+        return None
+
+    def vacant(self) -> None:
+        """Look for a job that waits for a replica, because a slot is free."""
+        self._unclaimed.vacant()
+
+    async def release(self, jobs: Sequence[tuple[LoggedJobState, JobInput]]) -> frozenset[str]:
+        """Hand jobs that have not started to the other replicas that have their agents."""
+        wanted = [pair for pair in jobs if self._agents.has(pair[0].agent)]
+        if not wanted:
+            return frozenset()
+        with refusals():
+            return await self._unclaimed.release(wanted, self._bounds.unclaimed)
 
     async def job(self, job_id: str) -> KnownJob | None:
         """Return a job."""
@@ -523,11 +565,8 @@ class PostgresDirectory:
     async def cancel(self, job_id: str, reason: str) -> None:
         """Record that a job must end."""
         with refusals():
-            async with self._db.connection() as connection:
-                await connection.execute(
-                    "UPDATE jobs SET cancel_reason = coalesce(cancel_reason, $2)"
-                    " WHERE id = $1 AND ended_at IS NULL",
-                    job_id,
-                    reason,
-                )
-        self._wakeups.tell([_LOOK])
+            ended = await self._unclaimed.cancel(job_id, reason)
+        if ended:
+            self._ended([job_id])
+        else:
+            self._wakeups.tell([LOOK])

@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
-import msgspec
-
 from arcp_client._postgres.database import Database
 from arcp_client._wire import names
-from arcp_client._wire.ids import new_id, now_text
 from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.runtime._log.directory import Bounds, ReplicaHost
-from arcp_client.runtime._log.postgres_rows import TIMELINE, decode_job, encoded, gone_payload
+from arcp_client.runtime._log.postgres_rows import (
+    END_COLUMNS,
+    TIMELINE,
+    end_jobs,
+    failed_payload,
+)
+from arcp_client.runtime._log.wakeups import LOOK
 
 __all__ = ["Leases", "Membership"]
 
@@ -80,6 +83,7 @@ class Leases:
         self._tell = tell
         self._host: ReplicaHost | None = None
         self._bounds = Bounds()
+        self._announced = ""
 
     async def join(self, host: ReplicaHost) -> None:
         """Register this replica.
@@ -95,7 +99,7 @@ class Leases:
     async def _enter(self) -> None:
         member, loop = self._member, asyncio.get_running_loop()
         assert self._host is not None
-        begun = loop.time()
+        begun, inventory = loop.time(), json.dumps(self._host.inventory())
         await self.reap(member.id)  # of an earlier process with this id
         async with self._db.connection() as connection:
             epoch = await connection.fetchval(
@@ -104,11 +108,13 @@ class Leases:
                 " ON CONFLICT (id) DO NOTHING RETURNING epoch",
                 member.id,
                 self._lease,
-                json.dumps(self._host.inventory()),
+                inventory,
             )
             await connection.execute(TIMELINE)
         if epoch is None:
             raise StoreLocked(f"another replica named {member.id} is alive")
+        self._announced = inventory
+        self._tell([LOOK])
         member.epoch = epoch
         member.until = begun + self._lease.total_seconds()
 
@@ -116,6 +122,7 @@ class Leases:
         """Renew the lease; False if it was past already."""
         assert self._host is not None
         begun = asyncio.get_running_loop().time()
+        inventory = json.dumps(self._host.inventory())
         async with self._db.connection() as connection:
             renewed = await connection.fetchval(
                 "UPDATE replicas AS r SET until = clock_timestamp() + $3, agents = $4,"
@@ -127,13 +134,16 @@ class Leases:
                 self._member.id,
                 self._member.epoch,
                 self._lease,
-                json.dumps(self._host.inventory()),
+                inventory,
             )
             if renewed:  # a synchronous standby was promoted
                 await connection.execute(TIMELINE)
                 await connection.execute(
                     "UPDATE sessions SET timeline = timeline() WHERE holder = $1", self._member.id
                 )
+        if inventory != self._announced:
+            self._announced = inventory
+            self._tell([LOOK])
         if renewed is not None:
             self._member.until = begun + self._lease.total_seconds()
         return renewed is not None
@@ -197,31 +207,13 @@ class Leases:
     async def _end(self, connection: Any, replica: str) -> list[str]:
         """End the open jobs of a replica and free its sessions. Its row is locked."""
         jobs = await connection.fetch(
-            "SELECT id, state, (SELECT coalesce(max(idx + count), 0) FROM events"
-            " WHERE job_id = jobs.id) AS next FROM jobs"
-            " WHERE runner = $1 AND ended_at IS NULL FOR UPDATE",
+            f"SELECT {END_COLUMNS} FROM jobs WHERE runner = $1 AND ended_at IS NULL FOR UPDATE",
             replica,
         )
-        for row in jobs:
-            state = msgspec.structs.replace(
-                decode_job(row["state"]), status=names.ERROR, ended=now_text()
-            )
-            await connection.execute(
-                "INSERT INTO events VALUES ($1, $2, 1, $3, $4, $5, $6)",
-                row["id"],
-                row["next"],
-                encoded([new_id().encode()]),
-                encoded([names.JOB_ERROR.encode()]),
-                encoded([gone_payload()]),
-                encoded([None]),
-            )
-            await connection.execute(
-                "UPDATE jobs SET status = $2, state = $3, ended_at = clock_timestamp()"
-                " WHERE id = $1",
-                row["id"],
-                state.status,
-                encoded(state),
-            )
+        gone = failed_payload(
+            names.INTERNAL_ERROR, "the replica that ran the job is gone", retryable=True
+        )
+        await end_jobs(connection, jobs, gone, names.ERROR)
         await connection.execute(
             "UPDATE sessions SET holder = NULL, epoch = nextval('epochs'),"
             " expires_at = clock_timestamp() + $2 WHERE holder = $1",

@@ -15,7 +15,7 @@ import msgspec
 
 from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
-from arcp_client._wire.ids import now_text
+from arcp_client._wire.ids import new_id, now_text
 from arcp_client._wire.stamp import ENVELOPE, Record, payload_bytes
 from arcp_client.errors import (
     DuplicateKey,
@@ -30,6 +30,7 @@ from arcp_client.runtime._log.entries import Appended, LoggedJobState, SessionSt
 
 __all__ = [
     "AUTHORIZE",
+    "END_COLUMNS",
     "JOB",
     "SESSION",
     "TIMELINE",
@@ -38,10 +39,12 @@ __all__ = [
     "decode_job",
     "decode_session",
     "encoded",
+    "end_jobs",
     "events_of",
+    "failed_payload",
     "fits",
-    "gone_payload",
     "known_job",
+    "make_room",
     "position",
     "refusals",
     "same_submit",
@@ -49,6 +52,8 @@ __all__ = [
 ]
 
 _log = logging.getLogger("arcp_client.runtime")
+
+_CLOSE = 64
 
 SESSION = (
     "SELECT id, principal, holder, epoch, floor, last, state,"
@@ -69,6 +74,10 @@ TIMELINE = (
     " ON CONFLICT (timeline) DO UPDATE SET safe = excluded.safe"
 )
 """Records whether what is committed now survives the promotion of a standby."""
+END_COLUMNS = (
+    "id, state, (SELECT coalesce(max(idx + count), 0) FROM events WHERE job_id = jobs.id) AS next"
+)
+"""What `end_jobs` needs of a row of ``jobs``."""
 AUTHORIZE = (
     "UPDATE jobs SET authorities = authorities || $2::text"
     " WHERE id = $1 AND NOT authorities @> ARRAY[$2::text]"
@@ -100,6 +109,33 @@ def known_job(row: Any) -> KnownJob:
         decode_job(row["state"]), status=row["status"], authorities=tuple(row["authorities"])
     )
     return KnownJob(state, row["last_seq"], row["next"], row["runner"])
+
+
+async def make_room(connection: Any, principal: str, most: int) -> None:
+    """Make room for one more session of a principal, in the transaction of the caller.
+
+    Raises:
+        RequestError: the principal has ``most`` sessions, and none of them can be removed.
+    """
+    count = "SELECT count(*) FROM sessions WHERE principal = $1"
+    if await connection.fetchval(count, principal) + _CLOSE < most:
+        return
+    # Close to the limit: one session of the principal at a time.
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 8))", principal)
+    if await connection.fetchval(count, principal) < most:
+        return
+    removed = await connection.fetchval(
+        "DELETE FROM sessions WHERE id = (SELECT id FROM sessions AS s WHERE principal = $1"
+        " AND holder IS NULL AND NOT EXISTS (SELECT 1 FROM jobs AS j"
+        " WHERE j.owner_id = s.id AND j.ended_at IS NULL)"
+        " ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id",
+        principal,
+    )
+    if removed is None:
+        raise request_error(
+            names.INTERNAL_ERROR, "too many sessions of this principal", retryable=True
+        )
+    await connection.execute("DELETE FROM watches WHERE session_id = $1", removed)
 
 
 def settled_page(found: Sequence[tuple[KnownJob, str, int, bool]]) -> KnownJobs | None:
@@ -185,13 +221,41 @@ def refusals() -> Iterator[None]:
         raise away(error) from error
 
 
-def gone_payload() -> bytes:
+def failed_payload(code: str, message: str, *, retryable: bool, status: str = names.ERROR) -> bytes:
     return payload_bytes(
         {
-            "final_status": names.ERROR,
-            "code": names.INTERNAL_ERROR,
-            "message": "the replica that ran the job is gone",
-            "retryable": True,
+            "final_status": status,
+            "code": code,
+            "message": message,
+            "retryable": retryable,
             "completed_at": now_text(),
         }
     )
+
+
+async def end_jobs(connection: Any, rows: Sequence[Any], payload: bytes, status: str) -> None:
+    """End jobs whose rows are locked, each with one terminal event.
+
+    Args:
+        connection: has an open transaction.
+        rows: the jobs, with `END_COLUMNS`.
+        payload: of the terminal event.
+        status: the final status.
+    """
+    for row in rows:
+        state = msgspec.structs.replace(decode_job(row["state"]), status=status, ended=now_text())
+        await connection.execute(
+            "INSERT INTO events VALUES ($1, $2, 1, $3, $4, $5, $6)",
+            row["id"],
+            row["next"],
+            encoded([new_id().encode()]),
+            encoded([names.JOB_ERROR.encode()]),
+            encoded([payload]),
+            encoded([None]),
+        )
+        await connection.execute(
+            "UPDATE jobs SET status = $2, state = $3, ended_at = clock_timestamp() WHERE id = $1",
+            row["id"],
+            status,
+            encoded(state),
+        )

@@ -17,10 +17,12 @@ from arcp_client._postgres.database import Database
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import StorageError
 
-__all__ = ["Wakeups"]
+__all__ = ["LOOK", "Wakeups"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
+LOOK = "?"
+"""In a wake-up: something other than a job's events has changed."""
 _GATHER = 0.003
 """Seconds for which wake-ups are gathered into one."""
 _PAYLOAD = 7000

@@ -364,6 +364,7 @@ class SubscriptionFeed:
             self.next += 1
             session.take(record)
             if record.terminal:
+                session.jobs.discard(self.job_id)
                 self.end()
         session.hunger(self, False)
 
