@@ -113,7 +113,7 @@ def _judge(error: BaseException, timeout: float) -> tuple[str, bool]:
             return _reason(error), False
 
 
-_TRUST = "give a context that trusts it as ssl=, or correct the host name"
+_TRUST = "name its authority in SSL_CERT_FILE or by ssl=, or correct the host name"
 
 
 def _http(error: aiohttp.ClientResponseError) -> tuple[str, bool]:

@@ -143,7 +143,13 @@ def test_the_gallery_lists_every_example_and_no_other() -> None:
 
 
 # What an example cannot have against another process: it controls both ends.
-BOTH_ENDS = {"errors_and_retries", "survive_a_restart", "tls", "tokens_and_principals"}
+BOTH_ENDS = {
+    "errors_and_retries",
+    "survive_a_kill",
+    "survive_a_restart",
+    "tls",
+    "tokens_and_principals",
+}
 WITHOUT_RUNTIME = {"acp_session", "any_source", "textual_acp"}
 OWN_RUNTIME = {"logging_as_json", "mcp_tools", "traced_jobs"}  # they show records of both ends
 FULL = {"dashboard_in_your_app"}  # 60 lines are in use

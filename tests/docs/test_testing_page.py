@@ -26,7 +26,7 @@ def test_the_suite_of_the_page_passes(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "17 passed" in done.stdout
+    assert "20 passed" in done.stdout
 
 
 def test_the_page_shows_every_file_of_the_suite() -> None:

@@ -101,6 +101,15 @@ def test_a_database_that_cannot_be_used_is_refused(directory: Path) -> None:
     assert "parameter event_log" in said
 
 
+def run_trusting(certificate: Path, directory: Path, url: str) -> subprocess.CompletedProcess[str]:
+    """A new process, because OpenSSL reads the variable when a process first needs certificates."""
+    return subprocess.run(
+        [*COMMAND, "run", "echo", "--input", "7", "--url", url],
+        env=fresh(directory) | {"SSL_CERT_FILE": str(certificate)}, cwd=directory,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+
+
 async def test_tls(directory: Path) -> None:
     certificate, key = self_signed(directory)
     options = ("--tls-cert", str(certificate), "--tls-key", str(key))
@@ -111,6 +120,11 @@ async def test_tls(directory: Path) -> None:
             assert (await (await client.submit("echo", 7)).result()).value == 7
         with pytest.raises(errors.ConnectFailed):
             await Client(url).connect()
+        ran = run_trusting(certificate, directory, url)
+        assert (ran.returncode, ran.stdout.strip()) == (0, "7"), ran.stderr
+        said = run(fresh(directory), "run", "echo", "--url", url, cwd=directory)
+        assert said.returncode == 3
+        assert "SSL_CERT_FILE" in said.stderr
     both = directory / "both.pem"
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
     with serving(directory, "--tls-cert", str(both)) as (url, _):
