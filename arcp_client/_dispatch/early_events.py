@@ -62,7 +62,6 @@ class EarlyEvents:
         self._since.clear()
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     def _expire(self) -> None:
         self._timer = None

@@ -91,6 +91,23 @@ async def test_it_errors_when_the_client_failed_for_good() -> None:
     assert isinstance(error, Unauthenticated)
 
 
+async def test_an_observer_that_raises_at_the_end_is_logged_and_the_others_get_the_end(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends: list[int] = []
+
+    def broken() -> None:
+        raise ValueError("at the end")
+
+    async with Client(runtime) as client:
+        client.notifications.subscribe(on_completed=broken)
+        client.notifications.subscribe(on_completed=lambda: ends.append(1))
+    assert ends == [1]
+    (record,) = (one for one in caplog.records if one.levelno == logging.ERROR)
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "at the end"
+
+
 async def test_an_observer_that_raises_ends_only_itself(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

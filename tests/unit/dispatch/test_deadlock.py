@@ -51,6 +51,27 @@ async def test_a_handler_that_waits_for_its_own_lane_is_refused_at_once(
     assert refused == [0.0, 0.0]
 
 
+async def test_a_wait_that_has_ended_leaves_no_timer(clock: VirtualClock) -> None:
+    """A timer would keep what the wait refers to for ``patience`` seconds."""
+    hub = hub_of()
+    begun: list[HandlerRegistration] = []
+
+    async def first(event: events.Event) -> None:
+        await turns()
+
+    async def second(event: events.Event) -> None:
+        await asyncio.create_task(until_done(hub, begun[0]))
+
+    begun.append(hub.subscribe(first))
+    hub.subscribe(second)
+    hub.publish(log(1))
+    await turns(20)
+    assert hub.processed == 1
+    jumps = clock.jumps
+    await clock.advance(2 * PATIENCE)
+    assert clock.jumps == jumps + 1
+
+
 @pytest.mark.parametrize("nested", ["gather", "wait_for", "task"])
 async def test_through_tasks_that_the_handler_awaits_it_is_refused_after_patience(
     clock: VirtualClock, nested: str

@@ -135,3 +135,14 @@ async def test_jobs_that_come_after_others_were_given_up_are_given_up_as_well(
         assert table.get(job_id) is not None
         await clock.advance(31)
         assert table.get(job_id) is None
+
+
+@pytest.mark.parametrize(("later", "remembered"), [(1024, True), (1025, False)])
+async def test_the_last_1024_that_were_given_up_are_remembered(
+    table: JobTable, clock: VirtualClock, later: int, remembered: bool
+) -> None:
+    """D12: their further events are dropped; so that memory is bounded, older ones are new again."""
+    push(table, *(log(n, f"job_{n}") for n in range(1, 65 + later)))
+    push(table, log(65 + later, "job_1"))
+    assert (table.get("job_1") is None) == remembered
+    table.close(lambda: ValueError())  # type: ignore[arg-type,return-value]

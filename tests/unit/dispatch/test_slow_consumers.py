@@ -86,3 +86,18 @@ async def test_an_episode_ends_at_half_of_the_soft_limit(
     assert check(low) == 1
     assert check(soft) == 2
     assert found[0].events == soft
+
+
+def test_a_reader_that_stops_because_the_file_is_full_wants_to_know_of_progress() -> None:
+    pressure = BackPressure(
+        Buffer(),
+        Behind(),
+        request_pending=lambda: False,
+        stall=60.0,
+        check_slow=lambda: None,
+        check_loop=lambda: None,
+    )
+    pressure.full = True
+    assert pressure.progress_wanted
+    pressure.full = False
+    assert not pressure.progress_wanted

@@ -406,3 +406,13 @@ async def test_an_event_that_waits_in_two_iterators_takes_its_bytes_once() -> No
     assert hub.fan_out.weight(2, 0) == 1500
     assert [(await anext(iterators[0])).seq for _ in range(2)] == [1, 2]
     assert hub.fan_out.weight(2, 0) == 1500
+
+
+async def test_a_weight_that_reaches_the_limit_is_exact() -> None:
+    """D6: the reader does not pause for an upper bound."""
+    hub = Hub()
+    iterator = hub.events()
+    hub.publish(sized(1, 1000), sized(2, 500), sized(3, 500))
+    assert hub.fan_out.weight(3, 2000) == 2000
+    assert [(await anext(iterator)).seq for _ in range(2)] == [1, 2]  # the second is handled now
+    assert hub.fan_out.weight(2, 2000) == 1000
