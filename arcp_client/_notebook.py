@@ -157,7 +157,7 @@ class _Connected(NamedTuple):
 
     client: object
     ended: Callable[[], bool]
-    leave: Callable[[], Awaitable[None]]
+    leave: Callable[[], Awaitable[str]]
 
 
 _cells: dict[object, tuple[object, list[_Connected]]] = {}
@@ -165,7 +165,7 @@ _cells: dict[object, tuple[object, list[_Connected]]] = {}
 
 
 async def leave_earlier(
-    client: object, ended: Callable[[], bool], leave: Callable[[], Awaitable[None]]
+    client: object, ended: Callable[[], bool], leave: Callable[[], Awaitable[str]]
 ) -> None:
     """Close the clients that an earlier run of this cell has connected, and print a notice.
 
@@ -175,7 +175,7 @@ async def leave_earlier(
     Args:
         client: the client that is being connected.
         ended: returns whether it has ended.
-        leave: closes it, or detaches it if a later client can resume its session.
+        leave: closes it, or detaches it if a later client can resume its session; returns which.
     """
     shell = _kernel_shell()
     parent = shell.kernel.get_parent("shell") if shell is not None else None
@@ -187,8 +187,9 @@ async def leave_earlier(
     if before != execution:
         for one in clients:
             if not one.ended():
-                print(f"closed the client of an earlier run of this cell: {one.client!r}")  # noqa: T201
-                await one.leave()
+                shown = repr(one.client)
+                how = await one.leave()
+                print(f"{how} the client of an earlier run of this cell: {shown}")  # noqa: T201
         clients = []
     if all(one.client is not client for one in clients):
         clients.append(_Connected(client, ended, leave))

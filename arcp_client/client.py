@@ -168,9 +168,11 @@ class Client(EventMethods, CommandMethods):
     def _has_ended(self) -> bool:
         return self._states.closed
 
-    async def _leave_cell(self) -> None:
+    async def _leave_cell(self) -> str:
         """Leave because the cell of a notebook that connected this client is run again."""
-        await self._lifecycle.leave(None, drain=False, tell=not self._engine.durable)
+        durable = self._engine.durable
+        await self._lifecycle.leave(None, drain=False, tell=not durable)
+        return "detached" if durable else "closed"
 
     async def connected(self) -> None:
         """Wait until the session is live, for the first time or again.

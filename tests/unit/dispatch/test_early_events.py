@@ -141,7 +141,7 @@ async def test_jobs_that_come_after_others_were_given_up_are_given_up_as_well(
 async def test_the_last_1024_that_were_given_up_are_remembered(
     table: JobTable, clock: VirtualClock, later: int, remembered: bool
 ) -> None:
-    """D12: their further events are dropped; so that memory is bounded, older ones are new again."""
+    """D12: their further events are dropped. Older ones are new again: memory is bounded."""
     push(table, *(log(n, f"job_{n}") for n in range(1, 65 + later)))
     push(table, log(65 + later, "job_1"))
     assert (table.get("job_1") is None) == remembered
