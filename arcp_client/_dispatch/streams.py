@@ -146,7 +146,7 @@ class Iteration(EventIterator[E], Generic[E]):
             StopAsyncIteration: the iteration has ended.
             ArcpError: as for ``anext``.
         """
-        if not self.pulls and self._gate is not None:
+        if self._gate is not None:
             self._gate.check_loop()
         self.pulls += 1
         self.settle(processed)

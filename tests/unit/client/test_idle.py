@@ -15,7 +15,7 @@ from arcp_client import Client, JobContext, Runtime, events
 from arcp_client._link.acks import EVERY
 from arcp_client._link.driver import Driver
 from arcp_client.testing import ScriptedRuntime, VirtualClock
-from arcp_client.testing.scripted import Emit, Finish
+from arcp_client.testing.scripted import Emit, Finish, Wait
 
 COUNT = 20
 HEARTBEAT = 30.0  # seconds
@@ -118,3 +118,18 @@ async def test_an_event_is_acknowledged_when_its_handler_has_finished(clock: Vir
         await job.result()
         await clock.advance(10 * EVERY)
         assert acknowledged() == [1, 4]
+
+
+async def test_events_after_an_idle_time_are_acknowledged_too(clock: VirtualClock) -> None:
+    """S1: the plan of an acknowledgement ends when all is acknowledged, and begins again."""
+    script = [Emit("log", {"level": "info", "message": "first"}), Wait("go"), Finish("done")]
+    runtime = ScriptedRuntime(agents={"say": script})
+    async with Client(runtime) as client:
+        job = await client.submit("say")
+        await clock.advance(10 * EVERY)
+        before = runtime.of("session.ack")
+        runtime.open("go")
+        await job.result()
+        await clock.advance(10 * EVERY)
+        assert before
+        assert len(runtime.of("session.ack")) > len(before)

@@ -9,12 +9,23 @@ from typing import Any
 import pytest
 
 from arcp_client._link.driver import Driver
+from arcp_client.events import Event, Log
 
 
 class Session:
-    """A session that is asked for its deadline only."""
+    """A session that has one event to publish after each loss of a link."""
 
     deadline: float | None = None
+
+    def __init__(self) -> None:
+        self._out: list[Log] = []
+
+    def lost(self, now: float, refusal: Exception | None) -> None:
+        self._out.append(Log(seq=1, session_id="sess_1", job_id="job_1", message="lost"))
+
+    def take(self) -> list[Log]:
+        out, self._out = self._out, []
+        return out
 
 
 async def test_a_deadline_that_has_passed_needs_no_time_of_its_handle(
@@ -35,4 +46,13 @@ async def test_a_deadline_that_has_passed_needs_no_time_of_its_handle(
     session.deadline = loop.time() - 1.0
     driver.plan(0.0, lambda: None)
     driver._arm()  # as after the next frame
+    driver.stop()
+
+
+async def test_the_consequences_of_a_lost_link_do_not_wait_for_the_next_one() -> None:
+    published: list[Event] = []
+    session: Any = Session()
+    driver = Driver(session, publish=published.extend, apply=lambda _: None)
+    driver.detach()
+    assert [event.kind for event in published] == ["log"]
     driver.stop()
