@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_client._link.ended_jobs import EndedJobs, event_of
+from arcp_client._link.ended_jobs import EndedJobs, _text_of, event_of
 from arcp_client.events import Completed, Event, Failed, Log
 from arcp_client.models import EndedJob, OpenJob
 
@@ -87,3 +87,18 @@ def test_streamed_results_count_and_the_newest_always_stays() -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"end":"merged"}', '{"end":"failed","code":'])
 def test_what_cannot_be_read_is_no_outcome(text: str) -> None:
     assert event_of(EndedJob("j", "a", "k", "h", outcome=text)) is None
+
+
+def test_the_last_256_are_kept_and_64_mib() -> None:
+    """The numbers of the documentation."""
+    ended_jobs = EndedJobs()
+    for number in range(1, 258):
+        ended_jobs.keep(job(number), Completed(job_id=f"job_{number}"), beside=0)
+    assert [*ended_jobs] == [f"job_{number}" for number in range(2, 258)]
+    ended_jobs = EndedJobs()
+    size = len(_text_of(Completed(job_id="job_1")) or "")
+    ended_jobs.keep(job(1), Completed(job_id="job_1"), beside=32 << 20)
+    ended_jobs.keep(job(2), Completed(job_id="job_2"), beside=(32 << 20) - 2 * size)
+    assert [*ended_jobs] == ["job_1", "job_2"]
+    ended_jobs.keep(job(3), Completed(job_id="job_3"), beside=1)
+    assert [*ended_jobs] == ["job_2", "job_3"]
