@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SessionInfo,
         Stats,
         TakenAnswer,
+        Verdict,
     )
     from arcp_client.policy import Batch, Buffer, Order, Reconnect, Timeouts
     from arcp_client.runtime import (
@@ -87,6 +88,7 @@ _HOMES = {
         "SessionInfo",
         "Stats",
         "TakenAnswer",
+        "Verdict",
     ),
     "policy": ("Batch", "Buffer", "Order", "Reconnect", "Timeouts"),
     "runtime": (
@@ -157,6 +159,7 @@ __all__ = [
     "TakenAnswer",
     "Timeouts",
     "Transport",
+    "Verdict",
     "WebSocketConnector",
     "__version__",
     "errors",

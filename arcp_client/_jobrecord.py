@@ -21,20 +21,28 @@ from arcp_client._dispatch.jobstreams import JobStream
 from arcp_client._dispatch.lanes import Lane
 from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._dispatch.replay_buffer import ReplayMemory
+from arcp_client._job_waits import JobWaits, Moment
 from arcp_client._telemetry import ClientTelemetry
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError, job_error
 from arcp_client.events import (
+    Answered,
     Completed,
+    Delegate,
     Event,
+    Expired,
     Failed,
     Gap,
     Metric,
     Progress,
+    Question,
     ResultChunk,
+    ToolCall,
+    ToolResult,
     Unknown,
+    Withdrawn,
 )
-from arcp_client.models import Credential, Lease, LeaseConstraints, Result, TakenAnswer
+from arcp_client.models import Credential, Lease, LeaseConstraints, Result, TakenAnswer, Verdict
 
 __all__ = ["JobOwner", "JobRecord"]
 
@@ -42,6 +50,8 @@ _REMAINING = "cost.budget.remaining"
 _CURRENCIES = 64
 """Limit of currencies for each job, because an agent may report any number of them."""
 _CHUNK = "result_chunk"
+_HISTORY = 10.0
+"""Seconds after the confirmation of a subscription in which a history arrives."""
 
 
 class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +75,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
         sse: streams a job to a browser, from its ``Last-Event-ID`` on.
         answer: answers a question of a job.
         send: sends a message to the agent of a job.
+        verdict: says what a job is doing, from its record.
         telemetry: traces jobs.
     """
 
@@ -82,11 +93,20 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     sse: Callable[[Any, str | None], AsyncGenerator[bytes, None]]
     answer: Callable[[str, str, Any, str | None, float | None], Awaitable[TakenAnswer]]
     send: Callable[[str, Any, str, str | None, float | None], Awaitable[str]]
+    verdict: Callable[[Any], Verdict]
     telemetry: ClientTelemetry | None = None
 
 
 class JobRecord(JobStream):
-    """The state of one job. The client updates it, and handles read it."""
+    """The state of one job. The client updates it, and handles read it.
+
+    Attributes:
+        began: when the client learned of the job, by the clock of its event loop.
+        history_until: events that arrived before this time may have happened long before.
+        waits: what the job waits for; ``None`` before its first wait.
+        over_at: when it ended; ``None`` if its end is not known.
+        unwatched: whether the client stopped watching it.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -95,12 +115,15 @@ class JobRecord(JobStream):
         "agent",
         "assembler",
         "barriers",
+        "began",
         "budget",
         "children",
         "constraints",
         "credentials",
+        "history_until",
         "key",
         "lease",
+        "over_at",
         "owner",
         "progress",
         "resumed",
@@ -108,6 +131,8 @@ class JobRecord(JobStream):
         "submitted",
         "subscribed",
         "trace_id",
+        "unwatched",
+        "waits",
     )
 
     def __init__(self, job_id: str, owner: JobOwner, memory: ReplayMemory) -> None:
@@ -130,6 +155,11 @@ class JobRecord(JobStream):
         self.submitted = False
         self.resumed = False
         self.subscribed = False
+        self.unwatched = False
+        self.began = asyncio.get_running_loop().time()
+        self.history_until = float("-inf")
+        self.waits: JobWaits | None = None
+        self.over_at: Moment | None = None
         self._outcome: Completed | Failed | Callable[[], ArcpError] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -151,6 +181,10 @@ class JobRecord(JobStream):
             self.status = reply.status if self._outcome is None else self.status
         elif self.status == "pending":
             self.status = "running"
+
+    def expect_history(self) -> None:
+        """Note that events of the next seconds may have happened long before they arrive."""
+        self.history_until = asyncio.get_running_loop().time() + _HISTORY
 
     def rotate(self, credential_id: str, value: SecretStr) -> None:
         """Store the new value of a credential."""
@@ -177,6 +211,7 @@ class JobRecord(JobStream):
             self.assembler.mark_lossy()
         self.assembler.finish(event.result_id, event.result_size)
         self._outcome = event
+        self._over(event)
         self._resolve_waiters()
         self.report_end()
 
@@ -186,9 +221,28 @@ class JobRecord(JobStream):
         self.status = event.status
         self.ended = True
         self._outcome = event
+        self._over(event)
         self.assembler.fail(self._error(event))
         self._resolve_waiters()
         self.report_end()
+
+    def _over(self, event: Event) -> None:
+        self.over_at = Moment(asyncio.get_running_loop().time(), event.ts)
+        self.waits = None
+
+    def waited(self, event: Event) -> None:
+        """Note what the job waits for, or has got."""
+        if self.waits is None:
+            self.waits = JobWaits()
+        self.waits.apply(event, asyncio.get_running_loop().time())
+
+    def delegated(self, job_id: str, agent: str) -> None:
+        """Note a delegated job that the runtime announced."""
+        if job_id not in self.children:
+            self.children.append(job_id)
+        if self.waits is None:
+            self.waits = JobWaits()
+        self.waits.delegated(job_id, agent, Moment(asyncio.get_running_loop().time()))
 
     def report_end(self) -> None:
         """Report the outcome to telemetry, if there are both."""
@@ -313,6 +367,11 @@ class JobRecord(JobStream):
         """Whether the outcome is known."""
         return self._outcome is not None
 
+    @property
+    def failure(self) -> Failed | None:
+        """The failure, if the job failed."""
+        return self._outcome if isinstance(self._outcome, Failed) else None
+
     def _error(self, event: Failed) -> ArcpError:
         return job_error(
             event.code,
@@ -325,11 +384,18 @@ class JobRecord(JobStream):
 
 
 JobRecord.observers = {
+    Answered: JobRecord.waited,
     Completed: JobRecord.completed,
+    Delegate: JobRecord.waited,
+    Expired: JobRecord.waited,
     Failed: JobRecord.failed,
     Gap: JobRecord.gap,
     Metric: JobRecord.measured,
     Progress: JobRecord.progressed,
+    Question: JobRecord.waited,
     ResultChunk: JobRecord.chunk,
+    ToolCall: JobRecord.waited,
+    ToolResult: JobRecord.waited,
     Unknown: JobRecord.unknown,
+    Withdrawn: JobRecord.waited,
 }

@@ -11,6 +11,7 @@ import logging
 import sys
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -321,13 +322,13 @@ class Client(EventMethods, CommandMethods):
         return self._engine.resumed
 
     def stats(self) -> Stats:
-        """Counts since the client was made.
+        """Counts since the client was made, and what each open job is doing.
 
         Raises:
             LocalProtocolError: the client belongs to another event loop.
         """
         self._lifecycle.check_loop()
-        return self._engine.stats()
+        return replace(self._engine.stats(), verdicts=self._parts.verdicts.open())
 
 
 def _connector_for(target: str | Connector) -> Connector:

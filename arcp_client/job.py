@@ -29,6 +29,7 @@ from arcp_client.models import (
     LeaseConstraints,
     Result,
     TakenAnswer,
+    Verdict,
 )
 
 __all__ = ["Job", "JobHandle", "JobView"]
@@ -141,6 +142,17 @@ class JobHandle:
     def progress(self) -> Progress | None:
         """The last progress event."""
         return self._record.progress
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the job is doing, why, and since when: the first rule of `Verdict` that holds.
+
+        It is computed when it is read, from the job's events, the state of the link, and whether
+        your handlers keep the client from reading. Silence counts from the arrival of the last
+        event, by the clock of this machine's event loop, and only while the link is up. The
+        runtime's timestamps count for events that happened before this client watched the job.
+        """
+        return self._record.owner.verdict(self._record)
 
     def __aiter__(self) -> EventIterator[Event]:
         return self._record.iterate(EventFilter())

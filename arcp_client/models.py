@@ -39,6 +39,8 @@ __all__ = [
     "SessionInfo",
     "Stats",
     "TakenAnswer",
+    "Verdict",
+    "VerdictKind",
 ]
 
 Budget = Mapping[str, Decimal]
@@ -46,6 +48,23 @@ Budget = Mapping[str, Decimal]
 
 JobStatus: TypeAlias = Literal["pending", "running", "success", "error", "cancelled", "timed_out"]
 """Statuses of jobs (§7.3). Other statuses from a runtime are passed on unchanged."""
+
+VerdictKind: TypeAlias = Literal[
+    "queued",
+    "working",
+    "waiting_for_tool",
+    "waiting_for_job",
+    "waiting_for_you",
+    "slowed_by_you",
+    "link_down",
+    "silent",
+    "agent_dead",
+    "done",
+    "failed",
+    "cancelled",
+    "timed_out",
+]
+"""What a job can be doing; see `Verdict`."""
 
 LogLevel: TypeAlias = Literal["debug", "info", "warn", "error"]
 """Levels of an agent's log lines (§8.2). Other levels from a runtime are passed on unchanged."""
@@ -334,6 +353,8 @@ class Stats:
         last_disconnect: the error that ended the last link.
         silent: ids of jobs that have sent no event for ``Timeouts.silence`` since a link was lost,
             and that the runtime does not report as ended. One warning has named each of them.
+        verdicts: what each open job is doing, by its id: the jobs that this client submitted or
+            watches, and those that they delegated to, as far as their end is not known.
     """
 
     received: int = 0
@@ -347,6 +368,57 @@ class Stats:
     last_message: float | None = None
     last_disconnect: BaseException | None = None
     silent: tuple[str, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a job is doing, by rules from what is known of it; see `JobHandle.verdict`.
+
+    The first rule that holds counts, so each job has exactly one verdict:
+
+    1. It has ended: ``done``, ``failed``, ``cancelled`` or ``timed_out``. The runtime no longer
+       knows it: ``agent_dead``.
+    2. ``link_down``: there is no link to the runtime, so nothing newer is known.
+    3. ``waiting_for_you``: its agent has asked a question that is not answered.
+    4. ``slowed_by_you``: the client does not read, because your handlers or iterators are behind.
+    5. ``queued``: it was accepted, and has not begun.
+    6. ``waiting_for_tool``: a tool call has no result yet, however long it takes.
+    7. ``waiting_for_job``: a job that it delegated has not ended.
+    8. ``silent``: it has sent no event for two heartbeat intervals, or for a minute if there are no
+       heartbeats.
+    9. ``working``: none of these.
+
+    Attributes:
+        kind: the rule that holds.
+        text: the reason in words, without a time. It may have texts of the agent.
+        since: since when it holds, by the clock of this machine; ``None`` if that is unknown.
+        heartbeats: for ``silent``, the number of heartbeat intervals without an event.
+    """
+
+    kind: VerdictKind
+    text: str
+    since: datetime | None = None
+    heartbeats: int = 0
+
+    def words(self, now: datetime) -> str:
+        """The reason with its time, such as ``waiting for fs.read for 40 s``."""
+        if self.since is None:
+            return self.text
+        told = f"{self.text} for {span((now - self.since).total_seconds())}"
+        return f"{told} ({self.heartbeats} heartbeats)" if self.heartbeats else told
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def span(seconds: float) -> str:
+    """A time in one unit: ``40 s``, ``3 min``, ``2 h``, ``5 d``."""
+    whole = max(int(seconds), 0)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if whole >= size:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
 
 
 @dataclass(frozen=True, slots=True)

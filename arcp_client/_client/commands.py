@@ -163,6 +163,7 @@ class Commands:
         self._lifecycle.usable()
         self._engine.unsubscribe(job_id)
         self._jobs.forget(job_id)
+        record.unwatched = True
         record.lose(lambda: JobLost(f"job {job_id} is no longer watched", job_id=job_id))
         await self._engine.flushed()
 

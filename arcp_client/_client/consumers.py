@@ -161,6 +161,17 @@ class Consumers:
         self._streams = streams
         self.fan_out.attach(streams)
 
+    def slowest(self) -> str:
+        """The consumer with the most outstanding events, in words."""
+        slowest = max(self.fan_out, key=lambda one: one.outstanding, default=None)
+        if slowest is None or not slowest.outstanding:
+            return ""
+        name = "an iterator or observer"
+        if isinstance(slowest, HandlerRegistration):
+            name = f"handler {slowest.name}"
+        count = slowest.outstanding
+        return f"{name} has {count:,} event{'' if count == 1 else 's'} to process"
+
     def _iterators(self) -> Iterator[Iteration[Event]]:
         """The iterators that are in use."""
         yield from self._tap.iterators()

@@ -102,6 +102,10 @@ class JobTable:
         assert isinstance(handle, Job)
         return handle
 
+    def open_records(self) -> list[JobRecord]:
+        """The records of the jobs whose end is not known."""
+        return [record for record in self._open.values() if not record.over]
+
     def open(self) -> list[Job]:
         """The submitted jobs whose outcome is not known yet."""
         return [self.job(record) for record in self._open.values() if record.submitted]
@@ -124,12 +128,14 @@ class JobTable:
         """
         record = self.record(reply.job_id)
         record.describe(reply)
+        if isinstance(reply, Subscribed) and not (record.subscribed or record.submitted):
+            record.expect_history()
         record.submitted = record.submitted or submitted
         record.subscribed = record.subscribed or isinstance(reply, Subscribed)
         if isinstance(reply, Accepted) and reply.parent_job_id is not None:
             parent = self.get(reply.parent_job_id)
-            if parent is not None and reply.job_id not in parent.children:
-                parent.children.append(reply.job_id)
+            if parent is not None:
+                parent.delegated(reply.job_id, reply.agent)
         return record
 
     def accept(self, job_id: str, submission: Submission) -> Job:
@@ -147,6 +153,7 @@ class JobTable:
         """Restore an open job of an earlier process, with the stored chunks of its result."""
         record = self.record(job.job_id)
         record.submitted = record.resumed = True
+        record.expect_history()
         record.agent = job.agent
         record.status = "running"
         record.key = job.idempotency_key
@@ -160,6 +167,7 @@ class JobTable:
         record = JobRecord(job.job_id, self._owner, self.streams.memory)
         record.submitted = record.resumed = True
         record.agent = job.agent
+        record.expect_history()
         record.recall(event, chunks)
         self._held[job.job_id] = record
         self._release(record)

@@ -9,7 +9,7 @@ from reactivex.subject import BehaviorSubject
 
 from arcp_client._dispatch.hooks import Hooks
 from arcp_client.errors import ArcpError, ClientClosed
-from arcp_client.state import Closed, Connecting, LinkState
+from arcp_client.state import Closed, Connecting, LinkState, Live
 
 __all__ = ["LOOP_ENDED", "States"]
 
@@ -26,6 +26,7 @@ class States:
         now: the present state.
         hooks: the ``on_state`` hooks.
         loop: the event loop of the client, after the first `Client.connect`.
+        since: when the link became live, or ceased to be, by the clock of that loop.
         interrupted: whether other code cancelled the client's task, as happens when its loop ends.
     """
 
@@ -35,6 +36,7 @@ class States:
         self.hooks: Hooks[LinkState] = Hooks("on_state")
         self.loop: asyncio.AbstractEventLoop | None = None
         self.interrupted = False
+        self.since = 0.0
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
@@ -55,6 +57,8 @@ class States:
         """Publish a new state. `Closed` is the last one."""
         if self.closed:
             return
+        if self.loop is not None and isinstance(state, Live) != isinstance(self.now, Live):
+            self.since = self.loop.time()
         self.now = state
         if self._subject is not None:
             self._subject.on_next(state)

@@ -8,6 +8,7 @@
             ├─ SessionEngine  the session, the link that carries it, the checkpoint
             ├─ BrowserStreams the streams of jobs to browsers
             ├─ Lifecycle      connect, close, detach
+            ├─ Verdicts       what each job is doing
             └─ Commands       submit, watch, list, ping, cancel
 """
 
@@ -26,12 +27,13 @@ from arcp_client._client.job_table import JobTable
 from arcp_client._client.lifecycle import Lifecycle
 from arcp_client._client.settings import Settings
 from arcp_client._client.states import States
+from arcp_client._client.verdicts import Verdicts
 from arcp_client._dispatch.assembler import ChunkStore
-from arcp_client._jobrecord import JobOwner
+from arcp_client._jobrecord import JobOwner, JobRecord
 from arcp_client._telemetry import ClientTelemetry
 from arcp_client.errors import ArcpError
 from arcp_client.job import JobHandle, JobView
-from arcp_client.models import TakenAnswer
+from arcp_client.models import TakenAnswer, Verdict
 from arcp_client.transports.base import Connector
 
 __all__ = ["Wiring"]
@@ -72,6 +74,7 @@ class Wiring:
             ended=self._ended,
             telemetry=telemetry,
         )
+        self.verdicts = Verdicts(self.states, self.consumers, self.jobs, self.engine)
         self._token = settings.token
         self._streams: _feeds.BrowserStreams | None = None
         self.lifecycle = Lifecycle(
@@ -107,6 +110,7 @@ class Wiring:
             sse=self._sse,
             answer=self._answer,
             send=self._send,
+            verdict=self._verdict,
             telemetry=telemetry,
         )
 
@@ -157,6 +161,9 @@ class Wiring:
         return await self.commands.send(
             job_id, value, mode=mode, message_id=message_id, timeout=timeout
         )
+
+    def _verdict(self, record: JobRecord) -> Verdict:
+        return self.verdicts.of(record)
 
     def _sse(self, job: JobHandle, last_event_id: str | None) -> AsyncGenerator[bytes, None]:
         return self.streams.of(job, last_event_id)

@@ -16,7 +16,7 @@ import msgspec
 from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import Incoming, Peer, Received, View, skipped
 from arcp_client._protocol.pending import Request
-from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Reassembly, Verdict
+from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Placement, Reassembly
 from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, fingerprint
 from arcp_client._wire.messages import Message
@@ -242,23 +242,23 @@ class TolerantReassembly(Reassembly[T]):
         super().__init__(cursor=cursor, limit=limit, reach=reach)
         self._rebased = False
 
-    def offer(self, seq: int, item: T, now: float) -> Verdict:
+    def offer(self, seq: int, item: T, now: float) -> Placement:
         """Like `Reassembly.offer`, but an item with an old number is delivered, not dropped."""
         if self._rebased and seq > self.cursor:
             self._rebased = False
             self.cursor = seq - 1
         if seq <= self.cursor or seq in self._held:
-            return Verdict.NEXT if self.after(item) else Verdict.HELD
+            return Placement.NEXT if self.after(item) else Placement.HELD
         if seq == self.cursor + 1:
             return super().offer(seq, item, now)
         if self._is_beyond(seq):
-            return Verdict.BEYOND
+            return Placement.BEYOND
         if len(self._held) >= self._limit:
             # No resume would bring a forgotten item again, so the hole is given up now.
             self._held[seq] = item
             self._top = max(self._top, seq)
             self._settles_at = now
-            return Verdict.HELD
+            return Placement.HELD
         return self._hold(seq, item, now)
 
     def should_resume(self, now: float) -> bool:

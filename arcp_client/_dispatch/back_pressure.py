@@ -121,6 +121,8 @@ class BackPressure:
         follower: called with every processed event, and with ``None`` when consumers may accept
             more events; ``None`` by default.
         paused: the future that a paused reader awaits.
+        paused_at: when the reader paused, by the clock of the event loop; ``None`` while it reads.
+        resumed_at: when the last pause ended; 0.0 before the first.
         pauses: number of pauses of the reader.
         refill: called when consumers have caught up while events wait in the file.
     """
@@ -149,6 +151,8 @@ class BackPressure:
         self._stall = stall
         self._check_slow = check_slow
         self.paused: asyncio.Future[None] | None = None
+        self.paused_at: float | None = None
+        self.resumed_at = 0.0
         self._stored = False
         self._full = False
         self._awaited: dict[asyncio.Future[Any], None] = {}  # an empty set is three times as large
@@ -209,13 +213,15 @@ class BackPressure:
         self.pauses += 1
         loop = asyncio.get_running_loop()
         self.paused = loop.create_future()
+        self.paused_at = loop.time()
         self._watch()
         moment = loop.call_later(SLOW_AFTER, self._check_slow)
         try:
             await self.paused
         finally:
             moment.cancel()
-            self.paused = None
+            self.paused = self.paused_at = None
+            self.resumed_at = loop.time()
             self._watch()
 
     def set_stored(self, stored: bool) -> None:

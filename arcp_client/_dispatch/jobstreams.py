@@ -25,6 +25,7 @@ class JobStream:
         replay_buffer: the job's last events, for late iterators.
         tap: the job's iterators.
         ended: the terminal event was delivered.
+        heard: when the newest event arrived, by the clock of the event loop; 0.0 before the first.
         observers: for classes of events, the methods that update the stream from such an event,
             before the event is delivered.
 
@@ -34,7 +35,7 @@ class JobStream:
         memory: the limit that all replay buffers share.
     """
 
-    __slots__ = ("_memory", "ended", "gate", "job_id", "replay_buffer", "tap")
+    __slots__ = ("_memory", "ended", "gate", "heard", "job_id", "replay_buffer", "tap")
 
     observers: ClassVar[Mapping[type[Event], Callable[[Any, Any], None]]] = {}
 
@@ -44,6 +45,7 @@ class JobStream:
         self.replay_buffer = ReplayBuffer(memory)
         self.tap = Tap(gate)
         self.ended = False
+        self.heard = 0.0
         self._memory = memory
 
     def extend(
@@ -58,6 +60,7 @@ class JobStream:
             kept: for each event, the form in which the replay buffer keeps it; the event itself
                 by default.
         """
+        self.heard = now
         observers = self.observers
         if not observers.keys().isdisjoint(map(type, events)):
             for event in events:
@@ -129,6 +132,7 @@ class JobStreams:
             observer = stream.observers.get(type(event))
             if observer is not None:
                 observer(stream, event)
+            stream.heard = now
             stream.replay_buffer.append(event, largest, item)
 
     def _deliver(

@@ -10,6 +10,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -170,6 +171,11 @@ class ReplayBuffer:
     def limit(self, events: int = _EVENTS) -> None:
         """Change the number of events to keep."""
         self._kept = deque(self._kept, maxlen=events)
+
+    @property
+    def newest(self) -> datetime | None:
+        """When the newest event happened, by the runtime's clock."""
+        return _event(self._kept[-1]).ts if self._kept else None
 
     def replay(self, job_id: str) -> Iterator[Event]:
         """Iterate over the kept events; a `Gap` comes first if others were dropped."""

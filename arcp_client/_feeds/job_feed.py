@@ -31,7 +31,6 @@ from arcp_client.events import Event, Gap
 from arcp_client.job import JobHandle
 from arcp_client.models import JobSummary
 from arcp_client.projection import JobProjection, JobRow
-from arcp_client.projection.attention import SILENCE
 from arcp_client.transcripts import Scrubber
 
 __all__ = ["BATCH_BYTES", "BATCH_EVENTS", "MEMORY", "QUIET", "JobFeed", "Reset", "ResumePoint"]
@@ -40,7 +39,7 @@ Reset = Literal["start", "expired", "restarted"]
 
 _LISTED = (
     "agent", "version", "status", "parent_job_id", "created_at", "ended_at", "label", "last",
-    "tokens", "failure", "reason", "due_at",
+    "tokens", "failure", "verdict", "reason", "due_at",
 )  # fmt: skip
 """Values of the row that the state of a job has, too."""
 
@@ -354,12 +353,11 @@ class JobFeed:
         listed = {name: row[name] for name in _LISTED}
         return {**shown, **listed, "credentials": names}
 
-    def row(self, *, label: str | None = None, silence: float = SILENCE) -> JobRow:
+    def row(self, *, label: str | None = None) -> JobRow:
         """The row of the job in the job list.
 
         Args:
             label: the label of the job's input.
-            silence: seconds without an event after which the job counts as silent.
         """
         return rows.row(
             self.job.id,
@@ -369,5 +367,4 @@ class JobFeed:
             seen=self.projection,
             lost=self.lost or self.unlisted,
             label=label,
-            silence=silence,
         )

@@ -8,8 +8,7 @@ from datetime import datetime
 from arcp_client import _digits as digits
 from arcp_client.job import JobHandle
 from arcp_client.models import JobSummary
-from arcp_client.projection import ENDED, Bar, JobProjection, JobRow, Reason
-from arcp_client.projection.attention import SILENCE
+from arcp_client.projection import ENDED, Bar, JobProjection, JobRow, reason_of, verdict_of
 from arcp_client.projection.values import in_utc, number, short
 
 __all__ = ["LOST", "row"]
@@ -28,7 +27,6 @@ def row(
     outcome: JobRow | None = None,
     lost: bool = False,
     label: str | None = None,
-    silence: float = SILENCE,
 ) -> JobRow:
     """The row of a job: from its events if possible, else from the handle, else from the listing.
 
@@ -41,12 +39,12 @@ def row(
         outcome: the row of the job at its end, if its events were followed to the end.
         lost: whether the runtime no longer lists the job.
         label: the label of the job's input, if it is known.
-        silence: seconds without an event after which a job counts as silent.
     """
     followed = seen if seen is not None else outcome
     status = _status(summary, handle, followed.status if followed is not None else None, lost)
     if seen is not None:
-        made = JobRow.of(seen, now, summary=summary, status=status, label=label, silence=silence)
+        verdict = handle.verdict if handle is not None else None
+        made = JobRow.of(seen, now, summary=summary, status=status, label=label, verdict=verdict)
         return made if made.agent or handle is None else _with_agent(made, handle.agent)
     made = outcome if outcome is not None else _unfollowed(job_id, handle)
     agent = (handle.agent if handle is not None else "") or (summary.agent if summary else "")
@@ -56,10 +54,10 @@ def row(
         created = in_utc(summary.created_at) or made.created_at
         made = replace(made, created_at=created, parent_job_id=summary.parent_job_id)
     if status == LOST:
-        reason: Reason | None = Reason("lost", "alert", "the runtime no longer knows it")
-    else:
-        reason = made.reason
-    return replace(made, status=status, label=label or made.label, reason=reason)
+        gone = JobProjection(job_id, status=LOST)
+        verdict = verdict_of(gone, now)
+        made = replace(made, verdict=verdict, reason=reason_of(gone, now, verdict=verdict))
+    return replace(made, status=status, label=label or made.label)
 
 
 def _status(

@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["AGREEING", "REACH", "SETTLE", "LostNumbers", "Ranges", "Reassembly", "Verdict"]
+__all__ = ["AGREEING", "REACH", "SETTLE", "LostNumbers", "Placement", "Ranges", "Reassembly"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ REMEMBERED = 1024
 """How many given-up holes are remembered, whose frames may still arrive."""
 
 
-class Verdict(enum.Enum):
+class Placement(enum.Enum):
     """The decision about an offered item."""
 
     NEXT = "next"
@@ -109,7 +109,7 @@ class Reassembly(Generic[T]):
 
     Items behind a hole are held. A hole is requested once, by a resume from the cursor
     (`should_resume`). It is given up (`expire`) if the replay after that resume has ended and did
-    not fill it. An item that arrives after its hole was given up is `Verdict.LATE`. Beyond
+    not fill it. An item that arrives after its hole was given up is `Placement.LATE`. Beyond
     ``limit`` held items, the newest are forgotten: they count as never received, so that a later
     resume brings them.
 
@@ -192,17 +192,17 @@ class Reassembly(Generic[T]):
         self.cursor = seq
         return True
 
-    def offer(self, seq: int, item: T, now: float) -> Verdict:
+    def offer(self, seq: int, item: T, now: float) -> Placement:
         """Take in an item with its number."""
         if seq == self.cursor + 1:
             self.cursor = seq
-            return Verdict.NEXT
+            return Placement.NEXT
         if seq <= self.cursor and self._lost.remove(seq):
-            return Verdict.LATE
+            return Placement.LATE
         if seq <= self.cursor or seq in self._held:
             self.repeated += 1
-            return Verdict.REPEAT
-        return Verdict.BEYOND if self._is_beyond(seq) else self._hold(seq, item, now)
+            return Placement.REPEAT
+        return Placement.BEYOND if self._is_beyond(seq) else self._hold(seq, item, now)
 
     def _is_beyond(self, seq: int) -> bool:
         if seq <= max(self.cursor, self._top, self._forgotten) + self._reach:
@@ -211,19 +211,19 @@ class Reassembly(Generic[T]):
         self._stray = seq
         return self._agreeing < AGREEING
 
-    def _hold(self, seq: int, item: T, now: float) -> Verdict:
+    def _hold(self, seq: int, item: T, now: float) -> Placement:
         if not self._held:
             self._wait(now)
         if len(self._held) >= self._limit:
             newest = max(self._top, seq)
             self._forgotten = max(self._forgotten, newest)
             if seq == newest:
-                return Verdict.FORGOTTEN
+                return Placement.FORGOTTEN
             del self._held[newest]
             self._top = max(self._held, default=0)
         self._held[seq] = item
         self._top = max(self._top, seq)
-        return Verdict.HELD
+        return Placement.HELD
 
     def after(self, item: T) -> bool:
         """Take in an item without a number. True if it may be delivered at once."""
@@ -233,7 +233,7 @@ class Reassembly(Generic[T]):
         return False
 
     def release(self) -> Iterator[T]:
-        """The items that are now in order. To be called after every `Verdict.NEXT`."""
+        """The items that are now in order. To be called after every `Placement.NEXT`."""
         held = self._held
         while held:
             item = held.pop(self.cursor + 1, None)

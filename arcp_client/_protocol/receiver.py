@@ -20,7 +20,7 @@ from arcp_client._protocol.dedup import Deduplication
 from arcp_client._protocol.jobs import Jobs, JobState
 from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.peer import Incoming, Peer, Received
-from arcp_client._protocol.reassembly import LostNumbers, Ranges, Verdict
+from arcp_client._protocol.reassembly import LostNumbers, Placement, Ranges
 from arcp_client._wire import names
 from arcp_client._wire.bodies import ChunkPayload, LoosePayload, StatusPayload
 from arcp_client._wire.build import BUILDERS, rotated_credential, terminal_event, to_event
@@ -299,15 +299,15 @@ class Receiver:
     def _take_odd(self, seq: int, item: Received, now: float) -> None:
         reassembly = self._reassembly
         verdict = reassembly.offer(seq, item, now)
-        if verdict is Verdict.REPEAT:
+        if verdict is Placement.REPEAT:
             self._repeat(seq)
             if seq <= reassembly.cursor and self._ends_open_job(item.frame):
                 self._deliver(*item)
-        elif verdict is Verdict.LATE:
+        elif verdict is Placement.LATE:
             self._deliver(*item)
-        elif verdict is Verdict.BEYOND:
+        elif verdict is Placement.BEYOND:
             self._stray(item.frame)
-        elif verdict is Verdict.NEXT:
+        elif verdict is Placement.NEXT:
             self._deliver(*item)
             if reassembly.holding:
                 for each in reassembly.release():

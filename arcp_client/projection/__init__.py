@@ -9,7 +9,8 @@ constant memory::
         view.apply(event)
         print(view.phase, view.progress, view.meters)
 
-A `JobRow` is one line of a list of many jobs, with the reason why a job needs a look, if it does::
+A `JobRow` is one line of a list of many jobs: what a job is doing (its `Verdict`), and the reason
+why it needs a look, if it does::
 
     row = JobRow.of(view, datetime.now(UTC))
     print(row.label, row.last, row.reason and row.reason.words(datetime.now(UTC)))
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from arcp_client._wire.names import ENDED
 from arcp_client.projection.activity import Activity
-from arcp_client.projection.attention import Reason, reason_of
+from arcp_client.projection.attention import Reason, reason_of, verdict_of
 from arcp_client.projection.fold import JobProjection
 from arcp_client.projection.money import Meter
 from arcp_client.projection.row import JobRow
@@ -40,4 +41,5 @@ __all__ = [
     "Meter",
     "Reason",
     "reason_of",
+    "verdict_of",
 ]

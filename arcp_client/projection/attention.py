@@ -1,7 +1,8 @@
 """Decides by rules whether a job needs a look, and says why. It reads no clock.
 
-Each rule has a reason that a person can check, and the time since when it holds. There is no score.
-The first rule that holds counts; `reason_of` lists them in their order.
+What a job is doing is its `Verdict`, from the rules of `_verdict`; the rules for money and leases
+are here. Each rule has a reason that a person can check, and the time since when it holds. There is
+no score. The first rule that holds counts; `reason_of` lists them in their order.
 """
 
 from __future__ import annotations
@@ -11,21 +12,34 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
+from arcp_client._verdict import Awaited, FactsOfClient, FactsOfJob
+from arcp_client._verdict import verdict_of as judge
 from arcp_client._wire.names import ENDED
+from arcp_client.models import Verdict, VerdictKind, span
 from arcp_client.projection.values import in_utc
 
 if TYPE_CHECKING:
     from arcp_client.projection.fold import JobProjection
     from arcp_client.projection.money import Meter
 
-__all__ = ["Level", "Reason", "reason_of", "span"]
+__all__ = ["Level", "Reason", "reason_of", "span", "verdict_of"]
 
 Level = Literal["alert", "warn", "note"]
 
-SILENCE = 60.0
-"""Seconds without an event after which a job counts as silent, if heartbeats are unknown."""
-_QUEUED = 15.0
-_TOOL_NOTED = 10.0
+_LOOKS: dict[VerdictKind, tuple[str, Level, float]] = {
+    "agent_dead": ("lost", "alert", 0.0),
+    "failed": ("failed", "alert", 0.0),
+    "timed_out": ("failed", "alert", 0.0),
+    "waiting_for_you": ("asks", "alert", 0.0),
+    "silent": ("silent", "warn", 0.0),
+    "slowed_by_you": ("slowed", "warn", 0.0),
+    "link_down": ("link", "note", 0.0),
+    "queued": ("queued", "note", 15.0),
+    "waiting_for_tool": ("tool", "note", 10.0),
+    "waiting_for_job": ("child", "note", 10.0),
+}
+"""Verdicts that are reasons: code, level, and the seconds for which they must have held."""
+_OVER = ("agent_dead", "done", "failed", "cancelled", "timed_out")
 _BUDGET_SOON = 600.0
 _BUDGET_NOW = 60.0
 _LEASE_SOON = 300.0
@@ -42,7 +56,7 @@ class Reason:
 
     Attributes:
         code: ``asks``, ``lost``, ``failed``, ``spent``, ``budget``, ``lease``, ``silent``,
-            ``queued``, ``tool`` or ``low``.
+            ``slowed``, ``link``, ``queued``, ``tool``, ``child`` or ``low``.
         level: ``alert``: it does not go on by itself · ``warn``: it will stop soon, or may have
             stopped · ``note``: it waits, which may be right.
         text: the reason in words, without a time.
@@ -66,68 +80,106 @@ class Reason:
         return self.text
 
 
-def reason_of(
+def verdict_of(
     seen: JobProjection,
     now: datetime,
     *,
     status: str = "",
     created_at: datetime | None = None,
-    silence: float = SILENCE,
-    waits: Reason | None = None,
-) -> Reason | None:
-    """The first reason, of these, why a job needs a look; ``None`` if it needs none.
-
-    1. The runtime no longer knows it; it failed or timed out.
-    2. Its agent has asked a question that is not answered; or ``waits``.
-    3. Its budget is spent.
-    4. Its budget ends within a minute, or its lease has expired.
-    5. It has sent nothing for ``silence`` seconds, and no tool call is open.
-    6. Its budget ends within ten minutes, or its lease within five. A speed of spending counts once
-       the job has run for a minute, or a quarter of the budget is left.
-    7. It was accepted more than 15 seconds ago and has not begun.
-    8. A tool call has been open for more than ten seconds. However long it takes, that is no alarm.
-    9. Less than a tenth of its budget is left.
+    heartbeat: float | None = None,
+) -> Verdict:
+    """What a job is doing, by its events alone: the rules of `Verdict` without those of a client.
 
     Args:
         seen: the events of the job so far.
         now: the time, by the runtime's clock.
         status: the status, if it is known better than from the events.
         created_at: when the job was accepted.
-        silence: seconds without an event after which a job counts as silent.
-        waits: another reason why the job waits for a person.
+        heartbeat: the interval of heartbeats in seconds, if it is known.
     """
     status = status or seen.status
-    if status == "lost":
-        return Reason("lost", "alert", "the runtime no longer knows it")
-    if status in ENDED:
-        return _failure(seen, status)
+    over = status in ENDED or status == "lost"
+    calls = [call for call in seen.running if not over]
+    oldest = min(calls, key=lambda call: call.began or now, default=None)
+    asked = None if over else seen.activity.question
+    facts = FactsOfJob(
+        status=status,
+        since=_since(seen, over, status, created_at),
+        failure=_failure(seen),
+        question=None if asked is None else Awaited(*asked),
+        call=None if oldest is None else Awaited(oldest.tool, oldest.began),
+        heard=seen.last_at if status == "running" else None,
+    )
+    return judge(facts, FactsOfClient(heartbeat=heartbeat), now)
+
+
+def _since(
+    seen: JobProjection, over: bool, status: str, created_at: datetime | None
+) -> datetime | None:
+    if over:
+        return seen.last_at
+    if status == "pending":
+        return in_utc(created_at)
+    ends = [call.ended for call in seen.calls if call.ended is not None]
+    return max(ends, default=seen.began_at)
+
+
+def _failure(seen: JobProjection) -> str:
+    error = seen.error
+    return "" if error is None else f"{error.code}: {error.message}".strip(": ")
+
+
+def reason_of(
+    seen: JobProjection,
+    now: datetime,
+    *,
+    verdict: Verdict | None = None,
+    status: str = "",
+    created_at: datetime | None = None,
+) -> Reason | None:
+    """The first reason, of these, why a job needs a look; ``None`` if it needs none.
+
+    1. Its verdict says that it does not go on by itself: it failed or timed out, the runtime no
+       longer knows it, or its agent waits for a person.
+    2. Its budget is spent, or ends within a minute, or its lease has expired.
+    3. Its verdict says that it may have stopped: it is silent, or slowed by the client's handlers.
+    4. Its budget ends within ten minutes, or its lease within five. A speed of spending counts once
+       the job has run for a minute, or a quarter of the budget is left.
+    5. Its verdict says that it waits, which may be right: for its beginning (after 15 seconds), a
+       tool or a delegated job (after ten), or the link.
+    6. Less than a tenth of its budget is left.
+
+    Args:
+        seen: the events of the job so far.
+        now: the time, by the runtime's clock.
+        verdict: what the job is doing, such as ``job.verdict``; by default that of `verdict_of`.
+        status: the status, if it is known better than from the events.
+        created_at: when the job was accepted.
+    """
+    if verdict is None:
+        verdict = verdict_of(seen, now, status=status, created_at=created_at)
+    told = _told(verdict, now)
+    level = None if told is None else told.level
+    if level == "alert" or verdict.kind in _OVER:
+        return told
     return (
-        waits
-        or _asks(seen)
-        or _money(seen, now, _BUDGET_NOW, 0.0)
-        or _silent(seen, now, status, silence)
+        _money(seen, now, _BUDGET_NOW, 0.0)
+        or (told if level == "warn" else None)
         or _money(seen, now, _BUDGET_SOON, _LEASE_SOON)
-        or _queued(status, now, created_at)
-        or _tool(seen, now)
+        or told
         or _low(seen)
     )
 
 
-def _failure(seen: JobProjection, status: str) -> Reason | None:
-    if status not in ("error", "timed_out"):
+def _told(verdict: Verdict, now: datetime) -> Reason | None:
+    """The reason that a verdict is, if it is one."""
+    if verdict.kind not in _LOOKS:
         return None
-    error = seen.error
-    words = "timed out" if status == "timed_out" else "failed"
-    told = f"{error.code}: {error.message}".strip(": ") if error is not None else ""
-    return Reason("failed", "alert", told or words)
-
-
-def _asks(seen: JobProjection) -> Reason | None:
-    question = seen.activity.question
-    if question is None:
+    code, level, least = _LOOKS[verdict.kind]
+    since = verdict.since
+    if least and (since is None or (now - since).total_seconds() < least):
         return None
-    text, since = question
-    return Reason("asks", "alert", f"waiting for you: {text}" if text else "waiting for you", since)
+    return Reason(code, level, verdict.text, None if code in ("failed", "lost") else since)
 
 
 def _money(seen: JobProjection, now: datetime, budget: float, lease: float) -> Reason | None:
@@ -161,43 +213,9 @@ def _scarce(meter: Meter) -> bool:
     return left is not None and granted is not None and left < granted * _PLENTY
 
 
-def _silent(seen: JobProjection, now: datetime, status: str, silence: float) -> Reason | None:
-    if status != "running" or seen.last_at is None or seen.running:
-        return None
-    if (now - seen.last_at).total_seconds() < silence:
-        return None
-    return Reason("silent", "warn", "silent", since=seen.last_at)
-
-
-def _queued(status: str, now: datetime, created_at: datetime | None) -> Reason | None:
-    created = in_utc(created_at)
-    if status != "pending" or created is None or (now - created).total_seconds() < _QUEUED:
-        return None
-    return Reason("queued", "note", "waiting to begin", since=created)
-
-
-def _tool(seen: JobProjection, now: datetime) -> Reason | None:
-    waits = [(call.began, call.tool) for call in seen.running if call.began is not None]
-    if not waits:
-        return None
-    began, tool = min(waits)
-    if (now - began).total_seconds() < _TOOL_NOTED:
-        return None
-    return Reason("tool", "note", f"waiting for {tool or 'a tool'}", since=began)
-
-
 def _low(seen: JobProjection) -> Reason | None:
     for meter in seen.meters:
         if meter.left is not None and meter.granted and meter.left / meter.granted < _LOW:
             share = int(meter.left / meter.granted * 100)
             return Reason("low", "note", f"{share} % of the {meter.currency} left")
     return None
-
-
-def span(seconds: float) -> str:
-    """A time in one unit: ``40 s``, ``3 min``, ``2 h``, ``5 d``."""
-    whole = max(int(seconds), 0)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if whole >= size:
-            return f"{whole // size} {unit}"
-    return f"{whole} s"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from arcp_client import _digits as digits
 from arcp_client._wire.names import ENDED
+from arcp_client.models import Verdict
 from arcp_client.projection.activity import Number
-from arcp_client.projection.attention import SILENCE, Reason, reason_of
+from arcp_client.projection.attention import Reason, reason_of, verdict_of
 from arcp_client.projection.money import Meter
 from arcp_client.projection.values import in_utc, iso, short
 
@@ -46,6 +47,7 @@ class JobRow:
         created_at: when the job was accepted, or its first event.
         ended_at: when it ended; ``None`` while it runs or if it is unknown.
         failure: how it failed, as code and message.
+        verdict: what it is doing; ``None`` if nothing is known but its status.
         reason: why it needs a look; ``None`` if it needs none.
     """
 
@@ -68,6 +70,7 @@ class JobRow:
     created_at: datetime | None = None
     ended_at: datetime | None = None
     failure: str | None = None
+    verdict: Verdict | None = None
     reason: Reason | None = None
 
     @classmethod
@@ -79,8 +82,7 @@ class JobRow:
         summary: JobSummary | None = None,
         status: str = "",
         label: str | None = None,
-        silence: float = SILENCE,
-        waits: Reason | None = None,
+        verdict: Verdict | None = None,
     ) -> JobRow:
         """Make the row of a job from its events.
 
@@ -90,8 +92,8 @@ class JobRow:
             summary: the entry of the job in the runtime's listing.
             status: the status, if it is known better than from the events.
             label: a label that counts more than the first status, such as that of the input.
-            silence: see `reason_of`.
-            waits: see `reason_of`.
+            verdict: what the job is doing, such as ``job.verdict``; by default that of
+                `verdict_of`. It counts as long as the job has not ended.
         """
         now = in_utc(now) or now
         status = status or seen.status
@@ -102,6 +104,8 @@ class JobRow:
         bars = [bar for bar in seen.progress if bar.units == units]
         created = in_utc(summary.created_at if summary else None) or seen.began_at
         error = None if seen.error is None else f"{seen.error.code}: {seen.error.message}"
+        if verdict is None or over or status == "lost":
+            verdict = verdict_of(seen, now, status=status, created_at=created)
         return cls(
             job_id=seen.job_id,
             label=short(label) if label else seen.activity.label,
@@ -122,9 +126,8 @@ class JobRow:
             created_at=created,
             ended_at=seen.last_at if seen.ended else None,
             failure=error,
-            reason=reason_of(
-                seen, now, status=status, created_at=created, silence=silence, waits=waits
-            ),
+            verdict=verdict,
+            reason=reason_of(seen, now, verdict=verdict),
         )
 
     @property
@@ -150,7 +153,7 @@ class JobRow:
         Progress and tokens have the agent's digits: a `Decimal` stands for a number that a float
         would change.
         """
-        reason = self.reason
+        reason, verdict = self.reason, self.verdict
         return {
             "job_id": self.job_id,
             "label": self.label,
@@ -171,6 +174,9 @@ class JobRow:
             "created_at": iso(self.created_at),
             "ended_at": iso(self.ended_at),
             "failure": self.failure,
+            "verdict": None
+            if verdict is None
+            else {"kind": verdict.kind, "text": verdict.text, "since": iso(verdict.since)},
             "reason": None
             if reason is None
             else {

@@ -1,7 +1,7 @@
 """The handles of a job for blocking code: its state, its events in order, its result.
 
 Each wraps a handle of `arcp_client.job` and runs its methods through the client's portal.
-Properties are read without a change of threads.
+Properties other than `JobHandle.verdict` are read without a change of threads.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from arcp_client.models import (
     LeaseConstraints,
     Result,
     TakenAnswer,
+    Verdict,
 )
 from arcp_client.sync._access import LoopAccess
 from arcp_client.sync.iterators import EventIterator, LoopObservable
@@ -121,6 +122,14 @@ class JobHandle:
     def progress(self) -> Progress | None:
         """The last progress event."""
         return self._job.progress
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the job is doing, why, and since when; see `arcp_client.JobHandle.verdict`.
+
+        Unlike the other properties, it is read in the client's thread.
+        """
+        return self._access.call(lambda: self._job.verdict)
 
     def __iter__(self) -> EventIterator[Event]:
         return self.events()

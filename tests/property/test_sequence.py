@@ -11,9 +11,9 @@ from arcp_client._protocol.reassembly import (
     AGREEING,
     SETTLE,
     LostNumbers,
+    Placement,
     Ranges,
     Reassembly,
-    Verdict,
 )
 
 LIMIT = 6
@@ -57,27 +57,27 @@ class Ordered(RuleBasedStateMachine):
         before = self.sequence.cursor
         believable = max(before, self.reach) + LIMIT
         if self.sequence.advance(number):
-            verdict = Verdict.NEXT
+            verdict = Placement.NEXT
         else:
             verdict = self.sequence.offer(number, number, self.now)
         if number > believable:
             self.refused.append(number)
             run = list(range(number - AGREEING + 1, number + 1))
-            assert verdict is Verdict.BEYOND or self.refused[-AGREEING:] == run
-        if verdict is Verdict.BEYOND:
+            assert verdict is Placement.BEYOND or self.refused[-AGREEING:] == run
+        if verdict is Placement.BEYOND:
             assert number > believable
             assert self.sequence.cursor == before
             return
         self.reach = max(self.reach, number)
-        if verdict is Verdict.LATE:
+        if verdict is Placement.LATE:
             assert number in self.lost
             assert number not in self.late
             self.late.append(number)
-        elif verdict is Verdict.NEXT:
+        elif verdict is Placement.NEXT:
             assert number == before + 1
             self.given.append(number)
             self.take(self.sequence.release())
-        elif verdict is Verdict.REPEAT:
+        elif verdict is Placement.REPEAT:
             assert number in self.given or number in self.late or number > before
         else:
             assert number > before + 1
@@ -165,13 +165,13 @@ class Distrusted(RuleBasedStateMachine):
             return  # a repeat, which the layer below recognises
         self.first[item[1]] = number
         before = self.sequence.cursor
-        verdict = Verdict.NEXT
+        verdict = Placement.NEXT
         if not self.sequence.advance(number):
             verdict = self.sequence.offer(number, item, self.now)
-        if verdict is Verdict.BEYOND:
+        if verdict is Placement.BEYOND:
             self.beyond += 1
             assert number > before + LIMIT
-        elif verdict is Verdict.NEXT:
+        elif verdict is Placement.NEXT:
             self.given.append(item)
             self.take(self.sequence.release())
         self.look()
@@ -226,7 +226,7 @@ class Bare(RuleBasedStateMachine):
     @rule(number=st.integers(min_value=1, max_value=12))
     def numbered(self, number: int) -> None:
         verdict = self.sequence.offer(number, f"n{number}", 0.0)
-        if verdict is Verdict.NEXT:
+        if verdict is Placement.NEXT:
             self.given.append(f"n{number}")
             self.given += self.sequence.release()
 
@@ -274,7 +274,7 @@ def test_what_comes_after_its_gap_is_delivered_once(
     now = 0.0
     for number in (1, 2):
         assert sequence.advance(number)
-    assert sequence.offer(90, 90, now) is Verdict.HELD
+    assert sequence.offer(90, 90, now) is Placement.HELD
     sequence.should_resume(now)
     sequence.opened(now)
     now += 10 * SETTLE
@@ -284,8 +284,8 @@ def test_what_comes_after_its_gap_is_delivered_once(
     assert sequence.cursor == 90
     for number in late:
         verdict = sequence.offer(number, number, now)
-        assert verdict in (Verdict.LATE, Verdict.NEXT)
+        assert verdict in (Placement.LATE, Placement.NEXT)
     for number in late:
         if kind is Reassembly:  # the others know repeats by their ids
-            assert sequence.offer(number, number, now) is Verdict.REPEAT
+            assert sequence.offer(number, number, now) is Placement.REPEAT
     assert sequence.cursor == 90

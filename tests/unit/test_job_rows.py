@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_client import JobSummary, Lease, LeaseConstraints, events
+from arcp_client import JobSummary, Lease, LeaseConstraints, Verdict, events
 from arcp_client import _digits as digits
 from arcp_client.events import Event
-from arcp_client.projection import ENDED, JobProjection, JobRow, Reason, reason_of
+from arcp_client.projection import (
+    ENDED,
+    JobProjection,
+    JobRow,
+    Reason,
+    reason_of,
+    verdict_of,
+)
 
 JOB = "job_1"
 START = datetime(2026, 5, 13, 19, 42, tzinfo=UTC)
@@ -176,10 +183,10 @@ def test_a_long_tool_call_is_noted_and_is_never_an_alarm() -> None:
     assert (hours.code, hours.level) == ("tool", "note")
 
 
-def test_a_job_that_sends_nothing_for_two_heartbeats_is_silent() -> None:
+def test_a_job_that_sends_nothing_for_a_minute_is_silent() -> None:
     told = events.Log(**at(0))
-    assert why(told, now=39, silence=40) is None
-    found = why(told, now=120, silence=40)
+    assert why(told, now=59) is None
+    found = why(told, now=120)
     assert found is not None
     assert (found.code, found.level, found.words(later(120))) == (
         "silent",
@@ -199,7 +206,7 @@ def test_a_budget_that_ends_soon_is_told_with_its_time() -> None:
     assert soon is not None
     assert (soon.level, soon.words(later(60))) == ("warn", "budget in USD ends in 5 min")
     assert code(spend(5, 1), known=FIVE) == "spent"
-    assert code(spend(4.8, 1), known=FIVE, now=2000, silence=9999) == "low"
+    assert code(spend(4.8, 1), events.Log(**at(1990)), known=FIVE, now=2000) == "low"
 
 
 def test_a_lease_that_ends_soon_is_told_with_its_time() -> None:
@@ -242,9 +249,56 @@ def test_a_question_is_a_reason_until_it_is_answered() -> None:
 
 
 def test_a_job_that_asks_a_person_says_so_before_anything_else() -> None:
-    asks = Reason("asks", "alert", "waiting for you", since=START)
-    assert why(spend(5, 1), known=FIVE, waits=asks) is asks
-    assert code(events.Completed(**at(1)), waits=asks) is None
+    asked = events.Question(**at(1), question_id="q", text="Drop the table?")
+    assert code(spend(5, 1), asked, known=FIVE) == "asks"
+    assert code(asked, events.Completed(**at(1))) is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason"),
+    [
+        (Verdict("slowed_by_you", "slowed by you", START), ("slowed", "warn", "slowed by you")),
+        (Verdict("link_down", "no link", START), ("link", "note", "no link")),
+        (
+            Verdict("waiting_for_job", "waiting for mason", START),
+            ("child", "note", "waiting for mason"),
+        ),
+        (Verdict("working", "working", START), None),
+    ],
+)
+def test_what_a_client_knows_of_a_job_is_a_reason_too(
+    verdict: Verdict, reason: tuple[str, str, str] | None
+) -> None:
+    made = row(events.Log(**at(1)), now=100, verdict=verdict)
+    assert made.verdict == verdict
+    found = made.reason
+    assert (found and (found.code, found.level, found.text)) == reason
+
+
+def test_the_verdict_of_a_client_does_not_count_once_the_job_has_ended() -> None:
+    verdict = Verdict("silent", "silent", START)
+    made = row(events.Completed(**at(1)), verdict=verdict)
+    assert (made.verdict, made.reason) == (Verdict("done", "done", later(1)), None)
+    assert row(events.Log(**at(1)), status="lost", verdict=verdict).to_dict()["verdict"] == {
+        "kind": "agent_dead",
+        "text": "the runtime no longer knows it",
+        "since": "2026-05-13T19:42:01+00:00",
+    }
+
+
+def test_the_events_of_a_transcript_say_what_a_job_was_doing() -> None:
+    call = events.ToolCall(**at(1), tool="make", call_id="c")
+    back = events.ToolResult(**at(9), call_id="c")
+    asked = events.Question(**at(10), question_id="q", text="Go on?")
+    told = [call, back, asked]
+    found = [verdict_of(seen(*told[:count]), later(20), heartbeat=5) for count in range(1, 4)]
+    assert found == [
+        Verdict("waiting_for_tool", "waiting for make", later(1)),
+        Verdict("silent", "silent", later(9), 2),
+        Verdict("waiting_for_you", "waiting for you: Go on?", later(10)),
+    ]
+    assert found[1].words(later(20)) == "silent for 11 s (2 heartbeats)"
+    assert verdict_of(seen(call, back), later(12)) == Verdict("working", "working", later(9))
 
 
 NUMBERS = st.one_of(

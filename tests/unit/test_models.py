@@ -31,6 +31,7 @@ from arcp_client.models import (
     SessionInfo,
     Stats,
     TakenAnswer,
+    Verdict,
 )
 
 CANARY = "cAnArY-5f3a9b"
@@ -56,10 +57,11 @@ VALUES: list[Any] = [
     OpenQuestion(question_id="q", job_id="j", schema={}, options=(Choice({"a": 1}),), default=[1]),
     TakenAnswer(question_id="q", job_id="j", value={"a": 1}),
     JobMessage(message_id="m", value={"a": 1}),
+    Verdict("waiting_for_tool", "waiting for make", MOMENT),
 ]
 every_value = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 
-ALIASES = {"Budget", "JobStatus", "LogLevel", "OpenQuestions"}
+ALIASES = {"Budget", "JobStatus", "LogLevel", "OpenQuestions", "VerdictKind"}
 
 
 def test_every_public_class_is_sampled() -> None:

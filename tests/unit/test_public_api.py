@@ -89,6 +89,7 @@ CALLS: dict[Any, dict[str, str]] = {
                 "resumed",
                 "status",
                 "trace_id",
+                "verdict",
             ],
             "property",
         ),
@@ -392,7 +393,7 @@ SEEN = {
     "JobRow": [
         "job_id", "label", "agent", "version", "status", "parent_job_id", "phase", "current",
         "total", "units", "done", "due_at", "last", "last_at", "meters", "tokens",
-        "created_at", "ended_at", "failure", "reason",
+        "created_at", "ended_at", "failure", "verdict", "reason",
     ],
     "Meter": ["currency", "granted", "left", "spent", "rate", "seconds_left"],
     "Reason": ["code", "level", "text", "since", "until"],
@@ -400,7 +401,7 @@ SEEN = {
 
 
 def test_what_is_seen_of_a_job() -> None:
-    others = {"Activity", "ENDED", "JobProjection", "reason_of"}
+    others = {"Activity", "ENDED", "JobProjection", "reason_of", "verdict_of"}
     assert set(projection.__all__) == {*SEEN, *others}
     assert {name: fields(getattr(projection, name)) for name in SEEN} == SEEN
     assert sorted(projection.ENDED) == ["cancelled", "error", "success", "timed_out"]
@@ -420,7 +421,9 @@ def test_results_and_statistics() -> None:
         "last_message",
         "last_disconnect",
         "silent",
+        "verdicts",
     ]
+    assert fields(arcp_client.Verdict) == ["kind", "text", "since", "heartbeats"]
 
 
 SHARED = {"seq", "id", "kind", "session_id", "job_id", "ts", "trace_id", "redelivered"}

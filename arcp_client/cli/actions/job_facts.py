@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
-from arcp_client import ArcpError, Client, JobHandle, JobSummary, events
+from arcp_client import ArcpError, Client, JobHandle, JobSummary, Verdict, events
 from arcp_client import _digits as digits
 from arcp_client.cli.interrupts import beside
 from arcp_client.errors import FeatureNotNegotiated
@@ -37,12 +37,14 @@ class JobFacts:
     Attributes:
         job: the watched job.
         seen: the state folded from its events.
+        verdict: what the job is doing.
         entry: the job's entry in the runtime's listing; None if there is none.
         progress: the progress events from which `bars` are computed, by unit.
     """
 
     job: JobHandle
     seen: JobProjection
+    verdict: Verdict
     entry: JobSummary | None
     progress: dict[str | None, events.Progress] = field(default_factory=dict)
 
@@ -95,7 +97,7 @@ async def job_facts(client: Client, job_id: str) -> JobFacts:
                     await _quiet(seen, over)
                 while client.stats().queued and not over.is_set():  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(_LOOK)
-    return JobFacts(job, seen, entry, progress)
+    return JobFacts(job, seen, job.verdict, entry, progress)
 
 
 async def _quiet(seen: JobProjection, over: asyncio.Event) -> None:

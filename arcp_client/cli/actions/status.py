@@ -42,6 +42,11 @@ def _say_status(where: Place, found: JobFacts) -> None:
         "job_id": view.id,
         "agent": view.agent,
         "status": seen.status if seen.ended else view.status,
+        "verdict": {
+            "kind": found.verdict.kind,
+            "text": found.verdict.text,
+            "since": iso(found.verdict.since),
+        },
         "phase": seen.phase,
         "message": seen.message,
         "progress": found.bars(),
@@ -81,6 +86,7 @@ def _readable(
     seen = found.seen
     times = {"created_at": created, "last_event_at": seen.last_at, "ended_at": ended}
     return {
+        "verdict": found.verdict.words(datetime.now(UTC)) if not seen.ended else None,
         "phase": f"{seen.phase}: {seen.message}" if seen.phase and seen.message else seen.phase,
         "message": None,
         "progress": ", ".join(_bar(bar) for bar in seen.progress),

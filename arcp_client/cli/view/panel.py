@@ -11,13 +11,15 @@ from rich.text import Text
 from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.render import bar, count, duration, number
 from arcp_client.cli.view.terminal import harmless
-from arcp_client.projection import Bar, Call, JobProjection, Meter
+from arcp_client.projection import Bar, Call, JobProjection, Meter, verdict_of
 
 __all__ = ["Frame", "panel", "summary"]
 
 _NAME = 14
 _FEW, _MANY = 8, 18
 _LOW, _LEAST = 0.25, 0.1
+_TOLD = ("waiting_for_you", "silent")
+"""Verdicts that the other lines do not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def panel(tree: JobTree, frame: Frame) -> list[Text]:
     """Return the lines of the view: the job first, then by decreasing importance."""
     room = frame.rows - 1
     gauges = _gauges(tree.root, frame)[: min(3, room)]
-    lines = [_head(tree.root, frame)]
+    lines = [_head(tree, frame)]
     few = room <= _FEW
     for rows, most in (
         (_bars(tree, frame)[: room - len(gauges)], 3 if few else 8),
@@ -86,7 +88,8 @@ def _row(name: str, style: str = "") -> Text:
     return Text("  ").append_text(text).append(" ")
 
 
-def _head(job: JobProjection, frame: Frame) -> Text:
+def _head(tree: JobTree, frame: Frame) -> Text:
+    job = tree.root
     style, chip = ("bold yellow", "○") if frame.link else ("bold green", "●")
     line = Text().append(f"{chip} ", style=style).append(harmless(job.agent or "?"), style="bold")
     line.append(f"  {harmless(job.job_id)}", style="dim")
@@ -96,6 +99,9 @@ def _head(job: JobProjection, frame: Frame) -> Text:
     if job.phase and job.message:
         phase = f"{phase}: {job.message}"
     line.append(f"  {harmless(phase)}")
+    verdict = verdict_of(job, frame.now)
+    if verdict.kind in _TOLD and all(child.ended for child in tree.children):
+        line.append(f"  {harmless(verdict.words(frame.now))}", style="bold yellow")
     if job.gaps:
         line.append(f"  ! {count(len(job.gaps), 'gap')}", style="bold yellow")
     line.truncate(max(frame.width - len(right), 1), overflow="ellipsis", pad=True)

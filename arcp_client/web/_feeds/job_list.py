@@ -28,7 +28,6 @@ from arcp_client._feeds.job_feed import JobFeed
 from arcp_client._feeds.signals import Signal
 from arcp_client._tasks import TaskOwner
 from arcp_client.projection import ENDED, JobRow
-from arcp_client.projection.attention import SILENCE
 from arcp_client.transcripts import Scrubber
 
 __all__ = ["JobList"]
@@ -244,7 +243,7 @@ class JobList:
         if feed is not None:
             feed.summary = summary or feed.summary
             feed.unlisted = lost
-            told = feed.row(label=self._labels.get(job_id), silence=self._silence())
+            told = feed.row(label=self._labels.get(job_id))
             shown: dict[str, Any] = feed.scrubber(told.to_dict())
             return {**shown, "followed": not feed.over}
         handle = self._client.job(job_id)
@@ -261,14 +260,6 @@ class JobList:
         )
         row: dict[str, Any] = self._scrubber(made.to_dict())
         return {**row, "followed": False}
-
-    def _silence(self) -> float:
-        """Seconds without an event after which a job counts as silent: two heartbeats."""
-        try:
-            interval = self._client.session.heartbeat_interval
-        except ArcpError:  # not connected yet
-            interval = None
-        return 2 * interval if interval else SILENCE
 
     def _open(self, job_id: str) -> bool:
         """Whether this session has the job and has not received its end."""

@@ -7,7 +7,7 @@ import pytest
 from arcp_client._dialects import _unreliable_numbers
 from arcp_client._dialects._unreliable_numbers import TolerantReassembly
 from arcp_client._protocol import actions
-from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Verdict
+from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Placement
 from arcp_client._wire import names
 from arcp_client.errors import ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -162,11 +162,11 @@ def test_ids_are_known_in_the_next_session_too(table: Strict) -> None:
 
 def test_after_a_rebase_the_next_number_follows_whatever_it_is() -> None:
     sequence: TolerantReassembly[str] = TolerantReassembly()
-    assert sequence.offer(3, "three", 0.0) is Verdict.HELD
-    assert sequence.offer(6, "six", 0.0) is Verdict.HELD
+    assert sequence.offer(3, "three", 0.0) is Placement.HELD
+    assert sequence.offer(6, "six", 0.0) is Placement.HELD
     assert list(sequence.rebase()) == ["three", "six"]
-    assert sequence.offer(40, "forty", 0.0) is Verdict.NEXT
-    assert sequence.offer(42, "forty-two", 0.0) is Verdict.HELD
+    assert sequence.offer(40, "forty", 0.0) is Placement.NEXT
+    assert sequence.offer(42, "forty-two", 0.0) is Placement.HELD
     assert list(sequence.expire(SETTLE)) == [LostNumbers(41, 41), "forty-two"]
 
 

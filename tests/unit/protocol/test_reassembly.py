@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import reassembly
-from arcp_client._protocol.reassembly import LostNumbers, Ranges, Reassembly, Verdict
+from arcp_client._protocol.reassembly import LostNumbers, Placement, Ranges, Reassembly
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,20 @@ def test_of_lost_ranges_the_oldest_are_forgotten_first(monkeypatch: pytest.Monke
     monkeypatch.setattr(reassembly, "REMEMBERED", 2)
     order: Reassembly[int] = Reassembly()
     for seq in (2, 4, 6):
-        assert order.offer(seq, seq, 0.0) is Verdict.HELD
+        assert order.offer(seq, seq, 0.0) is Placement.HELD
         order.opened(0.0)
         assert list(order.expire(10.0)) == [LostNumbers(seq - 1, seq - 1), seq]
     assert [order.offer(seq, seq, 0.0) for seq in (1, 3, 5)] == [
-        Verdict.REPEAT,
-        Verdict.LATE,
-        Verdict.LATE,
+        Placement.REPEAT,
+        Placement.LATE,
+        Placement.LATE,
     ]
 
 
 def test_an_abandoned_order_gives_each_hole_before_what_waited_behind_it() -> None:
     order: Reassembly[int] = Reassembly()
     for seq in (3, 4, 7):
-        assert order.offer(seq, seq, 0.0) is Verdict.HELD
+        assert order.offer(seq, seq, 0.0) is Placement.HELD
     assert not order.after(0)
     assert list(order.abandon()) == [LostNumbers(1, 2), 3, 4, LostNumbers(5, 6), 7, 0]
     assert order.cursor == 7

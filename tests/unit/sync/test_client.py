@@ -70,6 +70,7 @@ def test_the_properties_of_a_job_are_those_of_the_runtime(client: Client) -> Non
     assert job.children == []
     assert job.progress is None
     assert job.trace_id is not None
+    assert (job.verdict.kind, parent.verdict.kind) == ("working", "waiting_for_job")
     assert "stuck" in repr(job)
     for one in (job, parent):
         one.cancel("enough")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from rich.console import Console
 
-from arcp_client import Client, JobContext, Result, Runtime, events
+from arcp_client import Client, JobContext, Result, Runtime, Verdict, events
 from arcp_client.cli.actions.job_facts import JobFacts, entry_of, job_facts
 from arcp_client.cli.actions.status import _say_status
 from arcp_client.cli.connection import Place
@@ -197,7 +197,8 @@ def test_status_shows_times_and_progress(ended: bool, capsys: pytest.CaptureFixt
     if ended:
         seen.apply(events.Failed(job_id=JOB, ts=at(44), code="X", message="why"))
     entry = JobSummary(job_id=JOB, created_at=at(0))
-    found = JobFacts(View(), seen, entry)  # type: ignore[arg-type]
+    verdict = Verdict("waiting_for_tool", "waiting for make", datetime.now(UTC))
+    found = JobFacts(View(), seen, verdict, entry)  # type: ignore[arg-type]
     place = Place("ws://x/", None, Output.TEXT, 1.0, 1.0)
     _say_status(place, found)
     place.output = Output.JSON
@@ -205,6 +206,8 @@ def test_status_shows_times_and_progress(ended: bool, capsys: pytest.CaptureFixt
     *lines, document = capsys.readouterr().out.splitlines()
     rows = {line[:10].strip(): line[11:] for line in lines}
     facts = json.loads(document)
+    assert rows.get("verdict") == (None if ended else "waiting for make for 0 s")
+    assert facts["verdict"]["kind"] == "waiting_for_tool"
     assert rows["phase"] == "reading: the files"
     assert rows["progress"] == "600/1,000 files (60%)"
     assert (facts["progress"][0]["share"], facts["created_at"]) == (0.6, at(0).isoformat())

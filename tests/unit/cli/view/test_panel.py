@@ -43,8 +43,17 @@ def cost(value: float, seconds: float) -> events.Metric:
 
 
 def test_the_first_line_says_what_runs_and_for_how_long() -> None:
-    seen = drawn(tree(events.Status(**at(0), phase="reading", message="slowly")), at=75)
-    assert re.fullmatch(r"● a@1\.0\.0  job_1  reading: slowly +1:15", seen)
+    status = events.Status(**at(0), phase="reading", message="slowly")
+    assert re.fullmatch(r"● a@1\.0\.0  job_1  reading: slowly +45 s", drawn(tree(status), at=45))
+
+
+def test_the_first_line_says_that_a_job_waits_for_a_person_or_is_silent() -> None:
+    status = events.Status(**at(0), phase="reading")
+    assert "  reading  silent for 1 min  " in drawn(tree(status), at=75)
+    question = events.Question(**at(5), question_id="q", text="Go on?")
+    assert "  waiting for you: Go on? for 40 s  " in drawn(tree(status, question), at=45)
+    call = events.ToolCall(**at(5), tool="make", call_id="c")
+    assert "silent" not in drawn(tree(status, call), at=7200)
 
 
 def test_a_lost_link_is_said_with_more_than_a_colour() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client import Client, JobSummary, Runtime, errors
+from arcp_client import Client, JobSummary, Runtime, Verdict, errors
 from arcp_client._feeds.registry import FeedRegistry
 from arcp_client._feeds.rows import row
 from arcp_client.projection import JobProjection
@@ -174,7 +174,8 @@ def test_w2_an_unlisted_job_is_lost_unless_its_end_is_known(
 
 
 def handle(status: str) -> Any:
-    return SimpleNamespace(agent="a@1", status=status, progress=None)
+    verdict = Verdict("working", "working")
+    return SimpleNamespace(agent="a@1", status=status, progress=None, verdict=verdict)
 
 
 @pytest.mark.parametrize(
