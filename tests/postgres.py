@@ -105,13 +105,16 @@ class Cluster:
             "fsync = off",  # kill -9 loses nothing without it; a loss of power would
             *self._settings,
         ]
-        with (self.data / "postgresql.conf").open("a") as file:
-            file.write("\n".join(["", *lines, ""]))
+        self.configure(*lines)
         self.start()
         return self
 
-    def standby(self) -> Cluster:
-        """Copy this server by pg_basebackup, and start the copy as a streaming standby."""
+    def standby(self, name: str = "standby") -> Cluster:
+        """Copy this server by pg_basebackup, and start the copy as a streaming standby.
+
+        Args:
+            name: the name by which ``synchronous_standby_names`` means it.
+        """
         other = Cluster(self.make_folder())
         other.run(
             "pg_basebackup",
@@ -123,10 +126,20 @@ class Cluster:
             "-c",
             "fast",
             "-d",
-            f"{self.dsn}?application_name=standby",
+            f"{self.dsn}?application_name={name}",
         )
+        other.configure(f"cluster_name = '{name}'", "synchronous_standby_names = ''")
         other.start()
         return other
+
+    def configure(self, *lines: str) -> None:
+        """Append settings, which count from the next start or `reload` on."""
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write("\n".join(["", *lines, ""]))
+
+    def reload(self) -> None:
+        """Apply changed settings."""
+        self.run("pg_ctl", "-D", self.data, "reload")
 
     def start(self) -> None:
         """Start the server and wait until it accepts connections."""

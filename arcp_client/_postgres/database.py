@@ -22,6 +22,12 @@ except ImportError as error:
 __all__ = ["Database", "checked_dsn", "checked_schema", "postgres_errors"]
 
 _POOL = 8
+_UNREACHABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # also of a statement on a connection that was just lost
+)
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
@@ -55,19 +61,28 @@ def place_of(dsn: str) -> str:
     return f"{hosts}{parts.path}"
 
 
+def servers_of(dsn: str) -> list[str]:
+    """Return a DSN for each of the hosts of a DSN."""
+    netloc = urlsplit(dsn).netloc
+    scheme, _, rest = dsn.partition("://")
+    user, at, hosts = netloc.rpartition("@")
+    return [f"{scheme}://{user}{at}{host}{rest.removeprefix(netloc)}" for host in hosts.split(",")]
+
+
 class Database:
     """A pool of connections to one database, of which one schema belongs to this package.
 
+    Each new connection is checked: another server may have become the primary.
+
     Args:
-        dsn: the URL; several hosts are tried in turn, and ``target_session_attrs=read-write``
-            selects the primary among them.
+        dsn: the URL. Of several hosts, the one that accepts writes is used; they are tried in turn.
         schema: the schema.
-        timeout: seconds for a connection, and for a statement.
+        timeout: seconds for a connection, which the hosts share, and for a statement.
         relaxed: accept ``synchronous_commit = off``.
     """
 
     def __init__(self, dsn: str, schema: str, *, timeout: float, relaxed: bool = False) -> None:
-        self._dsn = checked_dsn(dsn)
+        self._servers = servers_of(checked_dsn(dsn))
         self.schema = checked_schema(schema)
         self.place = place_of(dsn)
         self._timeout = timeout
@@ -84,30 +99,50 @@ class Database:
             return
         with self.errors():
             pool = asyncpg.create_pool(
-                min_size=0, max_size=_POOL, max_inactive_connection_lifetime=0, **self._options()
+                min_size=0,
+                max_size=_POOL,
+                max_inactive_connection_lifetime=0,
+                connect=self._connect,
+                init=self._check,
             )
             await pool
         try:
             with self.errors():
                 async with pool.acquire(timeout=self._timeout) as connection:
-                    await self._check(connection)
                     await migrate(connection, self.schema, self.place)
         except BaseException:
             pool.terminate()
             raise
         self._pool = pool
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "dsn": self._dsn,
-            "timeout": self._timeout,
-            "command_timeout": self._timeout,
-            "server_settings": {
-                "application_name": "arcp-client",
-                "search_path": self.schema,
-                "jit": "off",
-            },
-        }
+    async def _connect(self, _dsn: object = None, **options: Any) -> Any:
+        """Connect to the server that accepts writes: first to the one that last did.
+
+        A host that does not answer costs its share of the time-out only.
+        """
+        failure: Exception | None = None
+        for server in tuple(self._servers):
+            try:
+                connection = await asyncpg.connect(
+                    server,
+                    timeout=self._timeout / len(self._servers),
+                    command_timeout=self._timeout,
+                    target_session_attrs="read-write",
+                    server_settings={
+                        "application_name": "arcp-client",
+                        "search_path": self.schema,
+                        "jit": "off",
+                    },
+                    **options,
+                )
+            except (*_UNREACHABLE, asyncpg.CannotConnectNowError) as error:
+                if failure is None or isinstance(failure, asyncpg.TargetServerAttributeNotMatched):
+                    failure = error
+            else:
+                self._servers.sort(key=lambda each: each != server)
+                return connection
+        assert failure is not None
+        raise failure
 
     async def _check(self, connection: Any) -> None:
         number = connection.get_server_version().major
@@ -134,7 +169,7 @@ class Database:
             StorageError: the database cannot be reached.
         """
         with self.errors():
-            return await asyncpg.connect(**self._options())
+            return await self._connect()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
@@ -182,10 +217,12 @@ def postgres_errors(place: str) -> Iterator[None]:
         raise
     except asyncpg.PostgresError as error:
         raise _refusal(place, error) from None
-    except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+    except _UNREACHABLE as error:
         what = str(error) or type(error).__name__
         if isinstance(error, TimeoutError):
             what = "no answer in time"
+        elif isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+            what = "no server there accepts writes"
         raise StorageError(
             f"PostgreSQL at {place} cannot be reached: {what:.200}", path=place
         ) from None

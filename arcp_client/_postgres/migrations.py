@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from arcp_client._postgres.functions import FUNCTIONS
+from arcp_client._postgres.timelines import TIMELINES
 from arcp_client.errors import StorageError
 
 __all__ = ["VERSION", "migrate"]
@@ -69,7 +70,7 @@ ALTER TABLE jobs ADD COLUMN request bytea, ADD COLUMN waits_until timestamptz;
 CREATE INDEX jobs_unclaimed ON jobs (tx, number) WHERE runner IS NULL AND ended_at IS NULL;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS, _UNCLAIMED)
+_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS, _UNCLAIMED, TIMELINES)
 VERSION = len(_MIGRATIONS)
 """The version of the schema that this package reads and writes."""
 

@@ -339,6 +339,7 @@ class Core:
         for session_id in self.sessions.ids():
             self.sessions.lose(session_id)
         self.jobs.discard_all(_FENCED)
+        self._journal.drop()
 
     async def _follow(self) -> None:
         """Apply the changes of other replicas."""

@@ -12,6 +12,7 @@ import msgspec
 from arcp_client import _arguments as check
 from arcp_client._postgres.database import Database, checked_dsn, checked_schema
 from arcp_client._tasks import TaskOwner, cancel_and_wait
+from arcp_client._wire.ids import new_id
 from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.models import Checkpoint
 
@@ -38,6 +39,8 @@ class PostgresStore:
         schema: the schema; created on first use. It may be that of a `PostgresEventLog`.
         every: events between two checkpoints.
         interval: seconds between two checkpoints.
+        relaxed: accept ``synchronous_commit = off``: a loss of power may then lose the last
+            checkpoints, and with them which events were handled.
     """
 
     durable = True
@@ -50,16 +53,19 @@ class PostgresStore:
         schema: str = "arcp",
         every: int = 256,
         interval: float = 0.25,
+        relaxed: bool = False,
     ) -> None:
         checked_dsn(dsn)
         checked_schema(schema)
         check.seconds("lease", lease, above=True)
         check.a_number("every", every, least=1)
         check.seconds("interval", interval, above=True)
+        check.a_flag("relaxed", relaxed)
         self.every = every
         self.interval = interval
         self._lease = timedelta(seconds=lease)
-        self._db = Database(dsn, schema, timeout=max(lease, 1.0))
+        self._db = Database(dsn, schema, timeout=max(lease, 1.0), relaxed=relaxed)
+        self._id = new_id()
         self._opening = asyncio.Lock()
         self._tasks = TaskOwner("postgres store", on_failure=_noted)  # `acquire` raises it
         self._held: dict[tuple[str, str], int] = {}
@@ -102,7 +108,7 @@ class PostgresStore:
         try:
             async with self._db.connection() as connection:
                 row = await connection.fetchrow(
-                    "INSERT INTO checkpoints AS c VALUES ($1, $2, 'client', nextval('epochs'),"
+                    "INSERT INTO checkpoints AS c VALUES ($1, $2, $4, nextval('epochs'),"
                     " clock_timestamp() + $3, clock_timestamp(), NULL)"
                     " ON CONFLICT (target, key) DO UPDATE SET holder = excluded.holder,"
                     " epoch = excluded.epoch, until = excluded.until"
@@ -111,6 +117,7 @@ class PostgresStore:
                     target,
                     key,
                     self._lease,
+                    self._id,
                 )
             if row is None:
                 raise _locked(target, key)
@@ -155,12 +162,13 @@ class PostgresStore:
             found = await connection.fetchval(
                 f"UPDATE checkpoints SET {change}, saved_at = clock_timestamp(),"
                 " until = clock_timestamp() + $5"
-                " WHERE target = $1 AND key = $2 AND epoch = $3 RETURNING true",
+                " WHERE target = $1 AND key = $2 AND epoch = $3 AND holder = $6 RETURNING true",
                 target,
                 key,
                 epoch,
                 value,
                 self._lease,
+                self._id,
             )
         return bool(found)
 
@@ -173,10 +181,11 @@ class PostgresStore:
             async with self._db.connection() as connection:
                 await connection.execute(
                     "UPDATE checkpoints SET holder = NULL, until = NULL"
-                    " WHERE target = $1 AND key = $2 AND epoch = $3",
+                    " WHERE target = $1 AND key = $2 AND epoch = $3 AND holder = $4",
                     target,
                     key,
                     epoch,
+                    self._id,
                 )
                 await connection.execute(
                     "DELETE FROM checkpoints WHERE holder IS NULL"
@@ -201,9 +210,10 @@ class PostgresStore:
                 async with self._db.connection() as connection:
                     await connection.execute(
                         "UPDATE checkpoints SET until = clock_timestamp() + $1"
-                        " WHERE epoch = ANY($2) AND holder IS NOT NULL",
+                        " WHERE epoch = ANY($2) AND holder = $3",
                         self._lease,
                         list(self._held.values()),
+                        self._id,
                     )
             except StorageError as error:  # a save tells whether another client has taken over
                 _log.warning("the lease of a checkpoint cannot be renewed: %s", error)

@@ -11,6 +11,7 @@ import pytest
 from arcp_client.errors import StorageError
 from arcp_client.runtime import Runtime
 from arcp_client.runtime._log.postgres import PostgresEventLog
+from arcp_client.stores import PostgresStore
 from tests.postgres import PASSWORD, Cluster, free_port
 
 
@@ -79,6 +80,12 @@ async def test_commits_that_a_loss_of_power_undoes_need_consent(
     runtime = Runtime(event_log=PostgresEventLog(dsn, schema=schema, relaxed=True))
     await runtime.connect()
     await runtime.close()
+    store = PostgresStore(dsn, schema=schema)
+    with pytest.raises(StorageError, match="relaxed=True"):
+        await store.acquire("ws://host/arcp", "key")
+    store = PostgresStore(dsn, schema=schema, relaxed=True)
+    assert await store.acquire("ws://host/arcp", "key") is None
+    await store.release("ws://host/arcp", "key")
 
 
 @pytest.mark.parametrize("dsn", ["sqlite:///x", "", "localhost"])

@@ -224,6 +224,11 @@ class Journal:
         self.then(written, failed)
         await done
 
+    def drop(self) -> None:
+        """Forget the entries that wait: this replica may not store them, even if it rejoins."""
+        for batch in self._batches():
+            batch.entries.clear()
+
     async def drain(self, timeout: float) -> None:
         """Wait until no entries are left to write, at most ``timeout`` seconds."""
         try:

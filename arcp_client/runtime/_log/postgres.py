@@ -54,8 +54,8 @@ class PostgresEventLog:
     Provisioned credentials, questions and messages to running jobs are not offered.
 
     Args:
-        dsn: ``postgresql://user:password@host:port/database``. With several hosts and
-            ``target_session_attrs=read-write``, the log follows a promoted standby.
+        dsn: ``postgresql://user:password@host:port/database``. Of several hosts, the
+            one that accepts writes is used, so that the log follows a promoted standby.
         lease: seconds after which a silent replica counts as dead.
         schema: the schema; created on first use.
         replica: the id of this replica, which no other live replica may have; by default made of
@@ -130,35 +130,36 @@ class PostgresEventLog:
             StorageError: the entries could not be stored.
         """
         member = self._member
-        if not member.joined:  # fenced: nothing may be stored, and nothing will be sent
-            return
         while True:
-            batch = WriteBatch(entries, member.held)
-            if not batch:
+            # Taken before the wait for a connection, in which sessions and the lease may be lost.
+            epoch, batch = member.epoch, WriteBatch(entries, member.held)
+            if not batch or not epoch:  # fenced: nothing may be stored, and nothing will be sent
                 return
             try:
                 async with self._database.connection() as connection:
                     lost = await connection.fetchval(
                         _WRITE,
                         member.id,
-                        member.epoch,
-                        batch.sessions,
-                        [member.held[session] for session in batch.sessions],
+                        epoch,
+                        list(batch.sessions),
+                        list(batch.sessions.values()),
                         *batch.columns(),
                     )
             except StorageError as error:
                 if error.sqlstate == FENCED:
                     if not await self._directory.renew():
-                        member.fence()
-                        return
+                        member.fence(epoch)
                     continue
                 # Never permanent: the journal would continue without storing anything.
                 raise StorageError(str(error), path=error.path) from error
             if lost is None:
+                if batch.last is not None and member.epoch == epoch:
+                    member.numbered = batch.last
                 self._directory.moved(batch.jobs)
                 return
             for session_id in lost:
-                member.lose(session_id)
+                if member.held.get(session_id) == batch.sessions[session_id]:
+                    member.lose(session_id)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -228,7 +229,7 @@ class WriteBatch:
                 continue
             if session is not None:
                 used.add(session)
-        self.sessions = sorted(used)
+        self.sessions = {session: held[session] for session in sorted(used)}
 
     def __bool__(self) -> bool:
         return bool(
@@ -244,6 +245,13 @@ class WriteBatch:
     def jobs(self) -> set[str]:
         """The ids of the jobs with new events or another state."""
         return {entry.record.job_id for entry in self._events} | self._jobs.keys()
+
+    @property
+    def last(self) -> tuple[str, int] | None:
+        """A session and its highest number in this batch."""
+        if not self._numbers:
+            return None
+        return self._numbers[-1].session_id, self._numbers[-1].seq
 
     def columns(self) -> Iterable[Any]:
         """Yield the columns, in the order of the function's parameters."""

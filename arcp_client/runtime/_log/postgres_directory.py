@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from arcp_client._postgres.database import Database
-from arcp_client._postgres.functions import LOST, TOO_MANY
+from arcp_client._postgres.functions import FENCED, LOST, TOO_MANY
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
@@ -78,6 +78,12 @@ _SWEEP_EVERY = 10
 _PAGE = 100
 _PAGE_BYTES = 1024 * 1024
 _MOST_RUNS = 256
+_EXISTS = "23505"
+"""SQLSTATE: a row with this id exists."""
+_FIRST_RETRY = 0.05
+_LAST_RETRY = 0.5
+
+T = TypeVar("T")
 
 
 class PostgresDirectory:
@@ -270,6 +276,30 @@ class PostgresDirectory:
 
     # -------------------------------------------------------------------------- sessions
 
+    async def _repeated(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Run a transaction that checks the lease, until its outcome is known.
+
+        A connection that is lost in a commit leaves the outcome open, so ``work`` is repeated, and
+        must allow for its own success. It ends at the latest with the lease.
+        """
+        member, delay = self._member, _FIRST_RETRY
+        epoch = member.epoch
+        while True:
+            try:
+                async with self._db.transaction() as connection:
+                    return await work(connection)
+            except StorageError as error:
+                if error.sqlstate == FENCED:  # or a standby was promoted, and the lease continues
+                    if not await self.renew():
+                        member.fence(epoch)
+                elif error.sqlstate or error.permanent:
+                    raise
+                else:
+                    await asyncio.sleep(delay)
+                    delay = min(2 * delay, _LAST_RETRY)
+                if member.epoch != epoch or not epoch:
+                    raise
+
     async def open_session(self, state: SessionState) -> None:
         """Register a new session, which this replica holds.
 
@@ -278,19 +308,22 @@ class PostgresDirectory:
         """
         member = self._member
         with refusals():
-            async with self._db.transaction() as connection:
+
+            async def register(connection: Any) -> int:
                 await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
                 await make_room(connection, state.principal, self._bounds.sessions)
-                epoch = await connection.fetchval(
+                epoch: int = await connection.fetchval(
                     "INSERT INTO sessions (id, principal, holder, epoch, floor, last, state,"
                     " timeline) VALUES ($1, $2, $3, nextval('epochs'), 0, 0, $4, timeline())"
-                    " RETURNING epoch",
+                    " ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch RETURNING epoch",
                     state.id,
                     state.principal,
                     member.id,
                     encoded(state),
                 )
-        member.held[state.id] = epoch
+                return epoch
+
+            member.held[state.id] = await self._repeated(register)
 
     async def take_session(
         self, principal: str, session_id: str | None, token: bytes, last: int
@@ -298,8 +331,12 @@ class PostgresDirectory:
         """Take over a session; ``None`` if this replica holds it already."""
         member = self._member
         with refusals():
-            async with self._db.connection() as connection:
-                row = await self._find(connection, principal, session_id, token)
+
+            async def find(connection: Any) -> Any:
+                await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
+                return await self._find(connection, principal, session_id, token)
+
+            row = await self._repeated(find)
             check_resume(row, principal, token, last)
             assert row is not None
             found: str = row["id"]
@@ -309,18 +346,20 @@ class PostgresDirectory:
                 member.lose(found)
             if self._host is not None:
                 await self._host.flushed()  # nothing of an earlier epoch is stored after this
-            async with self._db.transaction() as connection:
+
+            async def take(connection: Any) -> tuple[int, TakenSession]:
                 await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
                 row = await connection.fetchrow(f"{SESSION} WHERE id = $1 FOR UPDATE", found)
                 check_resume(row, principal, token, last)
                 epoch = await connection.fetchval(
                     "UPDATE sessions SET holder = $2, epoch = nextval('epochs'),"
-                    " expires_at = NULL, timeline = timeline() WHERE id = $1 RETURNING epoch",
+                    " expires_at = NULL WHERE id = $1 RETURNING epoch",
                     found,
                     member.id,
                 )
-                taken = await self._content(connection, row)
-        member.held[found] = epoch
+                return epoch, await self._content(connection, row)
+
+            member.held[found], taken = await self._repeated(take)
         self._wakeups.tell([LOOK])
         return taken
 
@@ -420,31 +459,37 @@ class PostgresDirectory:
         """Register a new job together with its key; return that of an earlier submit."""
         member = self._member
         epoch = member.held.get(job.owner_id)
+
+        async def register(connection: Any) -> Any:
+            row = await connection.fetchrow(
+                f"SELECT * FROM accept_job({', '.join(f'${n}' for n in range(1, 18))})",
+                member.id,
+                member.epoch,
+                None if epoch is None else job.owner_id,
+                epoch,
+                job.id,
+                job.principal,
+                job.agent,
+                job.owner_id,
+                list(job.authorities),
+                job.trace_id,
+                parse_time(job.created) or datetime.now(UTC),
+                encoded(job),
+                job.accepted,
+                None if key is None else key.key,
+                None if key is None else key.parameters,
+                timedelta(seconds=self._bounds.key_window),
+                self._bounds.jobs,
+            )
+            if row is None and unclaimed is not None:
+                await self._unclaimed.put(connection, job, unclaimed, self._bounds.unclaimed)
+            return row
+
         try:
-            async with self._db.transaction() as connection:
-                row = await connection.fetchrow(
-                    f"SELECT * FROM accept_job({', '.join(f'${n}' for n in range(1, 18))})",
-                    member.id,
-                    member.epoch,
-                    None if epoch is None else job.owner_id,
-                    epoch,
-                    job.id,
-                    job.principal,
-                    job.agent,
-                    job.owner_id,
-                    list(job.authorities),
-                    job.trace_id,
-                    parse_time(job.created) or datetime.now(UTC),
-                    encoded(job),
-                    job.accepted,
-                    None if key is None else key.key,
-                    None if key is None else key.parameters,
-                    timedelta(seconds=self._bounds.key_window),
-                    self._bounds.jobs,
-                )
-                if row is None and unclaimed is not None:
-                    await self._unclaimed.put(connection, job, unclaimed, self._bounds.unclaimed)
+            row = await self._repeated(register)
         except StorageError as error:
+            if error.sqlstate == _EXISTS:  # by an attempt whose outcome was open
+                return None
             if error.sqlstate == LOST:
                 member.lose(job.owner_id)
             if error.sqlstate == TOO_MANY:
@@ -452,7 +497,7 @@ class PostgresDirectory:
                     names.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True
                 ) from None
             raise away(error) from error
-        if row is not None:
+        if row is not None and row["job_id"] != job.id:
             return same_submit(row, b"" if key is None else key.parameters)
         if unclaimed is not None:
             self._wakeups.tell([UNCLAIMED])

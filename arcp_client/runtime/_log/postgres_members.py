@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from arcp_client._postgres.database import Database
@@ -15,7 +15,6 @@ from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.runtime._log.directory import Bounds, ReplicaHost
 from arcp_client.runtime._log.postgres_rows import (
     END_COLUMNS,
-    TIMELINE,
     end_jobs,
     failed_payload,
 )
@@ -25,12 +24,20 @@ __all__ = ["Leases", "Membership"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
+_LOOK_AGAIN = 0.1
+
 
 class Membership:
     """This replica's id and epoch, and the epochs of the sessions that it holds.
 
     Args:
         id: the replica's id.
+
+    Attributes:
+        until: end of the lease, as a time of the event loop.
+        renewed: the epoch, the timeline of the database, and the end of the lease by its clock.
+        numbered: a session and its number that was stored last. Like `renewed`, it must still be
+            there after a standby was promoted, and is kept for this after the lease.
     """
 
     def __init__(self, id: str) -> None:
@@ -39,6 +46,8 @@ class Membership:
         self.until = 0.0
         self.held: dict[str, int] = {}
         self.host: ReplicaHost | None = None
+        self.renewed: tuple[int, str, datetime | None] = (0, "", None)
+        self.numbered: tuple[str, int] = ("", 0)
 
     @property
     def joined(self) -> bool:
@@ -51,9 +60,9 @@ class Membership:
         if self.host is not None:
             self.host.session_lost(session_id)
 
-    def fence(self) -> None:
-        """Drop everything, because the lease was past. Idempotent until the next `join`."""
-        if self.epoch:
+    def fence(self, epoch: int) -> None:
+        """Drop everything, because the lease of an epoch was past. Idempotent."""
+        if self.epoch and self.epoch == epoch:
             self.epoch = 0
             self.held.clear()
             if self.host is not None:
@@ -102,51 +111,58 @@ class Leases:
         begun, inventory = loop.time(), json.dumps(self._host.inventory())
         await self.reap(member.id)  # of an earlier process with this id
         async with self._db.connection() as connection:
-            epoch = await connection.fetchval(
+            known = member.renewed[0] > 0
+            if known:
+                await connection.execute(
+                    "SELECT testify($1, $2, $3, $4, $5, $6)",
+                    member.id,
+                    *member.renewed,
+                    *member.numbered,
+                )
+            enter = "SELECT enter_timeline($1)"
+            while not await connection.fetchval(enter, not known):  # noqa: ASYNC110 - of others
+                await asyncio.sleep(_LOOK_AGAIN)
+            row = await connection.fetchrow(
                 "INSERT INTO replicas (id, epoch, until, agents, timeline)"
                 " VALUES ($1, nextval('epochs'), clock_timestamp() + $2, $3, timeline())"
-                " ON CONFLICT (id) DO NOTHING RETURNING epoch",
+                " ON CONFLICT (id) DO NOTHING RETURNING epoch, timeline, until",
                 member.id,
                 self._lease,
                 inventory,
             )
-            await connection.execute(TIMELINE)
-        if epoch is None:
+        if row is None:
             raise StoreLocked(f"another replica named {member.id} is alive")
         self._announced = inventory
         self._tell([LOOK])
-        member.epoch = epoch
+        member.renewed, member.numbered = tuple(row), ("", 0)
+        member.epoch = row["epoch"]
         member.until = begun + self._lease.total_seconds()
 
     async def renew(self) -> bool:
-        """Renew the lease; False if it was past already."""
+        """Renew the lease; False if it was past, or if a standby that was behind was promoted."""
         assert self._host is not None
-        begun = asyncio.get_running_loop().time()
-        inventory = json.dumps(self._host.inventory())
+        member, begun = self._member, asyncio.get_running_loop().time()
+        epoch, inventory = member.epoch, json.dumps(self._host.inventory())
         async with self._db.connection() as connection:
-            renewed = await connection.fetchval(
-                "UPDATE replicas AS r SET until = clock_timestamp() + $3, agents = $4,"
-                " timeline = timeline() FROM replicas AS old WHERE old.id = r.id AND r.id = $1"
-                " AND r.epoch = $2 AND r.until > clock_timestamp() AND (r.timeline = timeline()"
-                " OR EXISTS (SELECT 1 FROM timelines AS t"
-                " WHERE t.timeline = r.timeline AND t.safe))"
-                " RETURNING old.timeline <> r.timeline",
-                self._member.id,
-                self._member.epoch,
+            row = await connection.fetchrow(
+                "SELECT * FROM renew($1, $2, $3, $4, $5, $6, $7, $8)",
+                member.id,
+                epoch,
+                *member.renewed[1:],
+                *member.numbered,
                 self._lease,
                 inventory,
             )
-            if renewed:  # a synchronous standby was promoted
-                await connection.execute(TIMELINE)
-                await connection.execute(
-                    "UPDATE sessions SET timeline = timeline() WHERE holder = $1", self._member.id
-                )
         if inventory != self._announced:
             self._announced = inventory
             self._tell([LOOK])
-        if renewed is not None:
-            self._member.until = begun + self._lease.total_seconds()
-        return renewed is not None
+        if row is None or member.epoch != epoch:
+            return False
+        if row["on_timeline"] != member.renewed[1]:
+            _log.warning("replica %s continues on a standby that was promoted", member.id)
+        member.renewed = (epoch, row["on_timeline"], row["lease_until"])
+        member.until = begun + self._lease.total_seconds()
+        return True
 
     async def keep(self, rejoined: Callable[[], None]) -> None:
         """Renew the lease. If it is past, drop everything, and take part anew."""
@@ -154,6 +170,7 @@ class Leases:
         pause = self._lease.total_seconds() / 4
         while True:
             await asyncio.sleep(pause if member.joined else min(pause, 0.5))
+            epoch = member.epoch
             try:
                 if not member.joined:
                     await self._enter()
@@ -163,10 +180,10 @@ class Leases:
                     async with asyncio.timeout(max(left, 0.0)):
                         alive = await self.renew()
                     if not alive:
-                        member.fence()
+                        member.fence(epoch)
             except (StorageError, StoreLocked, TimeoutError) as error:
-                if member.joined and loop.time() >= member.until:
-                    member.fence()
+                if loop.time() >= member.until:
+                    member.fence(epoch)
                 _log.warning("replica %s: the lease cannot be renewed: %s", member.id, error)
 
     async def leave(self, epoch: int, *, timeout: float) -> None:

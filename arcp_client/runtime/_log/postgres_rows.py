@@ -33,7 +33,6 @@ __all__ = [
     "END_COLUMNS",
     "JOB",
     "SESSION",
-    "TIMELINE",
     "away",
     "check_resume",
     "decode_job",
@@ -58,8 +57,7 @@ _CLOSE = 64
 SESSION = (
     "SELECT id, principal, holder, epoch, floor, last, state,"
     " coalesce(expires_at < clock_timestamp(), false) AS expired,"
-    " timeline <> timeline() AND NOT EXISTS (SELECT 1 FROM timelines AS t"
-    " WHERE t.timeline = sessions.timeline AND t.safe) AS older FROM sessions"
+    " timeline <> timeline() AS older FROM sessions"
 )
 JOB = (
     "SELECT j.id, j.state, j.status, j.authorities, j.runner, j.tx::text AS tx, j.number,"
@@ -68,12 +66,6 @@ JOB = (
     " AS next, coalesce((SELECT seq + count - 1 FROM numbers WHERE job_id = j.id"
     " AND session_id = j.owner_id ORDER BY idx DESC LIMIT 1), 0) AS last_seq FROM jobs AS j"
 )
-TIMELINE = (
-    "INSERT INTO timelines VALUES (timeline(), current_setting('synchronous_standby_names') <> ''"
-    " AND current_setting('synchronous_commit') IN ('on', 'remote_apply'))"
-    " ON CONFLICT (timeline) DO UPDATE SET safe = excluded.safe"
-)
-"""Records whether what is committed now survives the promotion of a standby."""
 END_COLUMNS = (
     "id, state, (SELECT coalesce(max(idx + count), 0) FROM events WHERE job_id = jobs.id) AS next"
 )
@@ -187,7 +179,9 @@ def check_resume(row: Any, principal: str, token: bytes, last: int) -> None:
         )
         raise PermissionDenied("the resume token does not belong to this session")
     if row["older"]:
-        raise _expired("the database was restored to an earlier state since")
+        raise _expired(
+            "the database may lack events of the session: another server has become the primary"
+        )
     if last < row["floor"]:
         raise _expired("the events after last_event_seq are no longer held")
     if last > row["last"]:

@@ -115,3 +115,19 @@ def test_a_damaged_log_is_tried_once_and_nothing_of_it_waits() -> None:
             journal.check()
 
     virtual(scenario)
+
+
+def test_dropped_entries_are_never_written_also_by_a_write_that_is_tried_again() -> None:
+    async def scenario(log: Log, journal: Journal) -> None:
+        log.error = OSError("away")
+        journal.put(Freed("s", 1))
+        await asyncio.sleep(1)
+        journal.put(Freed("s", 2))
+        journal.drop()
+        log.error = None
+        journal.put(Freed("s", 3))
+        await journal.drain(5)
+        assert log.kept == [Freed("s", 3)]
+        assert not journal.waiting
+
+    virtual(scenario)
