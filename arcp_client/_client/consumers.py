@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from arcp_client._client.settings import Settings
+from arcp_client._client.transactions import TransactionHandlers
 from arcp_client._dispatch.back_pressure import BackPressure
 from arcp_client._dispatch.deadlock import HandlerCall, WaitGraph, calling, would_deadlock
 from arcp_client._dispatch.event_filter import EventFilter
@@ -28,6 +29,7 @@ from arcp_client._telemetry import ClientTelemetry
 from arcp_client.errors import ArcpError, HandlerError, HandlerFailed
 from arcp_client.events import Event
 from arcp_client.policy import Batch, Order
+from arcp_client.stores.base import TransactionsEnded
 
 __all__ = ["Consumers"]
 
@@ -39,6 +41,7 @@ class Consumers:
 
     Args:
         settings: the arguments of the client.
+        target: the address of the runtime.
         request_pending: returns whether a request waits for its answer.
         held: returns the number of events that wait for a checkpoint and have not reached the
             fan-out.
@@ -55,12 +58,14 @@ class Consumers:
         order: the default order of registrations.
         errors: the ``on_error`` hooks.
         slow: the ``on_slow`` hooks.
+        transactions: the handlers that are called in transactions.
     """
 
     def __init__(
         self,
         settings: Settings,
         *,
+        target: str = "",
         request_pending: Callable[[], bool],
         held: Callable[[], int],
         active: Callable[[], None],
@@ -72,6 +77,9 @@ class Consumers:
         self.order = settings.order
         self._store = settings.store
         self._handler_timeout = settings.handler_timeout
+        self.transactions = TransactionHandlers(
+            settings.store, target, settings.key, settings.handler_timeout
+        )
         self._held = held
         self._check_loop = check_loop
         self._failed = failed
@@ -115,9 +123,14 @@ class Consumers:
         batch: Batch | None,
         on_error: OnError,
         barrier: bool,
+        tx: Any = None,
     ) -> HandlerRegistration:
         """Register a handler for the events that match a filter."""
         self._check_loop()
+        timeout = self._handler_timeout
+        if tx is not None:
+            handler = self.transactions.wrap(handler, tx, batch=batch is not None)
+            timeout = None  # it limits each call of the handler; a transaction may be made again
         if batch is not None and self._store is not None:
             # A crash repeats a whole batch, and the store bounds what a crash repeats.
             batch = replace(batch, count=min(batch.count, self._store.every))
@@ -128,7 +141,8 @@ class Consumers:
             batch=batch,
             on_error=on_error,
             barrier=barrier,
-            timeout=self._handler_timeout,
+            timeout=timeout,
+            transactional=tx is not None,
             gate=self.back_pressure,
             failed=self._handler_failed,
             ended=self._registration_ended,
@@ -140,6 +154,8 @@ class Consumers:
 
     def _registration_ended(self, registration: HandlerRegistration) -> None:
         self.fan_out.detach(registration)
+        if registration.transactional:
+            self.transactions.release(registration.name)
         if registration in self._registrations:
             self._registrations.remove(registration)
 
@@ -183,6 +199,12 @@ class Consumers:
     def _handler_failed(
         self, registration: HandlerRegistration, given: Event | list[Event], error: Exception
     ) -> Awaitable[None] | None:
+        if isinstance(error, TransactionsEnded):
+            cause = error.__cause__
+            assert isinstance(cause, ArcpError)
+            registration.freeze(cause)
+            self._failed(cause)
+            return None
         events = given if isinstance(given, list) else [given]
         failure = HandlerError(
             f"handler {registration.name} failed on {_described(events)}: {type(error).__name__}",

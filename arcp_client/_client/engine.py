@@ -118,8 +118,17 @@ class SessionEngine:
 
         Raises:
             StoreLocked: another client holds the checkpoint.
+            StorageError: a handler cannot be called in a transaction.
         """
-        return await self._durability.open() if self._durability is not None else None
+        if self._durability is None:
+            return None
+        checkpoint = await self._durability.open()
+        try:
+            await self._consumers.transactions.check()
+        except BaseException:
+            await self._durability.close(forget=False)
+            raise
+        return checkpoint
 
     async def run(self, checkpoint: Checkpoint | None) -> None:
         """Run the session on links until it ends. Cancelling stops it at once."""

@@ -205,6 +205,43 @@ class EventMethods:
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Callable[[Callable[[Any], R]], Callable[[Any], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+    ) -> Callable[[Callable[[E1, Any], R]], Callable[[E1, Any], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+    ) -> Callable[[Callable[[list[E1], Any], R]], Callable[[list[E1], Any], R]]: ...
+    @overload
+    def on(
+        self,
+        *kinds: Kind,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: bool | Batch = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+    ) -> Callable[[Callable[[Any, Any], R]], Callable[[Any, Any], R]]: ...
     def on(
         self,
         *kinds: Any,
@@ -213,6 +250,7 @@ class EventMethods:
         batch: bool | Batch = False,
         on_error: OnError = "skip",
         barrier: bool = True,
+        tx: Any = None,
     ) -> Callable[[Any], Any]:
         """Register a sync or async handler for events of some kinds; for all without ``kinds``.
 
@@ -237,19 +275,24 @@ class EventMethods:
                 continues; ``"stop"`` closes the client with HandlerFailed; a function is called
                 with the event (or the list) and the exception, and awaited, before the next event.
             barrier: whether ``job.result()`` waits for this handler.
+            tx: an asyncpg pool for the database of the client's `PostgresStore`. The handler, a
+                coroutine function, also gets a connection. What it writes over this connection is
+                committed together with the record that it has handled the event, so it takes
+                effect exactly once (D22).
 
         Returns:
             A decorator that returns the function unchanged.
 
         Raises:
             TypeError: used without parentheses, or a kind is neither an event class nor the name
-                of a vendor kind.
-            ValueError: ``batch`` together with `Order.JOB`.
+                of a vendor kind; or ``tx`` is no pool, or its handler no coroutine function.
+            ValueError: ``batch`` together with `Order.JOB`; or ``tx`` without a `PostgresStore`, or
+                for two handlers with one name.
         """
         if len(kinds) == 1 and callable(kinds[0]) and not isinstance(kinds[0], type):
             raise TypeError("write @client.on() or @client.on(events.Log), with parentheses")
         EventFilter(kinds)
-        self._check(job, order, batch, on_error, barrier)
+        self._check(job, order, batch, on_error, barrier, tx)
 
         def register(handler: Handler) -> Handler:
             self._register(
@@ -260,6 +303,7 @@ class EventMethods:
                 batch=batch,
                 on_error=on_error,
                 barrier=barrier,
+                tx=tx,
             )
             return handler
 
@@ -461,9 +505,50 @@ class EventMethods:
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
+    @overload
     def subscribe(
         self,
-        handler: Handler,
+        handler: Callable[[E1, Any], Any],
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1], Any], Any],
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[Any, Any], Any],
+        /,
+        *kinds: Kind,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: bool | Batch = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+    ) -> Registration: ...
+    def subscribe(
+        self,
+        handler: Callable[..., Any],
         /,
         *kinds: Any,
         job: JobHandle | str | None = None,
@@ -471,13 +556,15 @@ class EventMethods:
         batch: bool | Batch = False,
         on_error: OnError = "skip",
         barrier: bool = True,
+        tx: Any = None,
     ) -> Registration:
         """Register a handler like `on`; return the registration, whose ``dispose`` ends it.
 
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind, or the
-                handler is not callable.
-            ValueError: ``batch`` together with `Order.JOB`.
+                handler is not callable; or ``tx`` is no pool, or its handler no coroutine function.
+            ValueError: ``batch`` together with `Order.JOB`; or ``tx`` without a `PostgresStore`, or
+                for two handlers with one name.
         """
         return self._register(
             handler,
@@ -487,6 +574,7 @@ class EventMethods:
             batch=batch,
             on_error=on_error,
             barrier=barrier,
+            tx=tx,
         )
 
     def _register(
@@ -499,9 +587,10 @@ class EventMethods:
         batch: bool | Batch,
         on_error: OnError,
         barrier: bool,
+        tx: Any,
     ) -> Registration:
         check.a_function("a handler", handler)
-        self._check(job, order, batch, on_error, barrier)
+        self._check(job, order, batch, on_error, barrier, tx)
         job_id = job.id if isinstance(job, JobHandle) else job
         limits = batch if isinstance(batch, Batch) else Batch() if batch else None
         return self._consumers.register(
@@ -511,9 +600,12 @@ class EventMethods:
             batch=limits,
             on_error=on_error,
             barrier=barrier,
+            tx=tx,
         )
 
-    def _check(self, job: Any, order: Any, batch: Any, on_error: Any, barrier: Any) -> None:
+    def _check(
+        self, job: Any, order: Any, batch: Any, on_error: Any, barrier: Any, tx: Any
+    ) -> None:
         if not isinstance(job, JobHandle):
             check.an_instance("job", job, str, "a job or the id of one", none=True)
             check.a_text("job", job, none=True)
@@ -529,6 +621,7 @@ class EventMethods:
             check.a_function("on_error", on_error)
         elif on_error not in ("skip", "stop"):
             raise TypeError(f'on_error must be "skip", "stop" or a function, not {on_error!r}')
+        self._consumers.transactions.check_argument(tx)
 
     def on_error(self, hook: Callable[[HandlerError], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, when a handler raised; usable as a decorator.

@@ -55,6 +55,7 @@ class Wiring:
         telemetry = None if maker is None else maker.client(connector.target)
         self.consumers = Consumers(
             settings,
+            target=connector.target,
             telemetry=telemetry,
             request_pending=self._request_pending,
             held=self._held,

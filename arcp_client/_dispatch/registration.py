@@ -85,6 +85,7 @@ class HandlerRegistration(Registration):
         on_error: OnError = "skip",
         barrier: bool = True,
         timeout: float | None = None,
+        transactional: bool = False,
         gate: ReaderGate,
         failed: Failure,
         ended: Callable[[HandlerRegistration], None],
@@ -94,6 +95,7 @@ class HandlerRegistration(Registration):
         self.on_error = on_error
         self.barrier = barrier
         self.name = name_of(handler)
+        self.transactional = transactional
         self._handler = handler
         self._timed = timed
         self._gate = gate

@@ -19,7 +19,7 @@ except ImportError as error:
         "PostgreSQL needs the package asyncpg: pip install 'arcp-client[postgres]'"
     ) from error
 
-__all__ = ["Database", "checked_dsn", "checked_schema", "postgres_errors"]
+__all__ = ["Database", "asyncpg", "checked_dsn", "checked_schema", "postgres_errors"]
 
 _POOL = 8
 _UNREACHABLE = (

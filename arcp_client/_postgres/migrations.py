@@ -70,7 +70,21 @@ ALTER TABLE jobs ADD COLUMN request bytea, ADD COLUMN waits_until timestamptz;
 CREATE INDEX jobs_unclaimed ON jobs (tx, number) WHERE runner IS NULL AND ended_at IS NULL;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS, _UNCLAIMED, TIMELINES)
+# A cursor is a handler with a transaction; `handled` has a row for each event that it has handled.
+# Nearly all rows are in the order of `at`, so a BRIN index finds the old ones.
+_HANDLED = """
+CREATE TABLE cursors (
+    id bigint GENERATED ALWAYS AS IDENTITY UNIQUE, target text NOT NULL, key text NOT NULL,
+    handler text NOT NULL, PRIMARY KEY (target, key, handler)
+);
+CREATE TABLE handled (
+    cursor_id bigint NOT NULL, job_id text NOT NULL, mark text NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (cursor_id, job_id, mark)
+);
+CREATE INDEX handled_at ON handled USING brin (at);
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS, _UNCLAIMED, TIMELINES, _HANDLED)
 VERSION = len(_MIGRATIONS)
 """The version of the schema that this package reads and writes."""
 

@@ -7,7 +7,14 @@ from typing import Protocol, runtime_checkable
 
 from arcp_client.models import Checkpoint
 
-__all__ = ["CheckpointStore"]
+__all__ = ["CheckpointStore", "TransactionsEnded"]
+
+
+class TransactionsEnded(Exception):
+    """No handler can be called in a transaction any more; the cause says why (D22).
+
+    The client ends with the cause, an `ArcpError`.
+    """
 
 
 @runtime_checkable

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,12 +16,17 @@ from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client._wire.ids import new_id
 from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.models import Checkpoint
+from arcp_client.stores._transactions import Transactions
 
 __all__ = ["PostgresStore"]
 
 _log = logging.getLogger("arcp_client.stores")
 
 _KEPT_FOR = timedelta(days=30)
+_AT_ONCE = 10_000
+"""Rows of handled events that are deleted at a time."""
+_PRUNE_EVERY = 3600.0
+"""Seconds between two searches for such rows."""
 _decode = msgspec.json.Decoder(Checkpoint).decode
 
 
@@ -203,7 +209,29 @@ class PostgresStore:
         """Return ``None``: pieces of streamed results are kept in memory."""
         return None
 
+    def transactions(self, target: str, key: str, pool: Any) -> Transactions:
+        """Return the transactions of handlers that are registered with ``tx=pool`` (D22).
+
+        Args:
+            target: the address of the runtime.
+            key: the client's key.
+            pool: a pool of asyncpg for the store's database, which the caller opens and closes.
+
+        Raises:
+            TypeError: ``pool`` is something else.
+        """
+        return Transactions(
+            self._db,
+            pool,
+            target,
+            key,
+            epoch=lambda: self._held.get((target, key)),
+            holder=self._id,
+        )
+
     async def _renew(self) -> None:
+        prune_at = 0.0
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._lease.total_seconds() / 3)
             try:
@@ -215,8 +243,23 @@ class PostgresStore:
                         list(self._held.values()),
                         self._id,
                     )
+                    if loop.time() >= prune_at and await _prune(connection) < _AT_ONCE:
+                        prune_at = loop.time() + _PRUNE_EVERY
             except StorageError as error:  # a save tells whether another client has taken over
                 _log.warning("the lease of a checkpoint cannot be renewed: %s", error)
+
+
+async def _prune(connection: Any) -> int:
+    """Delete records of handled events of jobs that have had no event for 30 days."""
+    done: str = await connection.execute(
+        "DELETE FROM handled WHERE ctid = ANY(ARRAY(SELECT h.ctid FROM handled AS h"
+        " WHERE h.at < clock_timestamp() - $1::interval AND NOT EXISTS (SELECT 1"
+        " FROM handled AS n WHERE n.cursor_id = h.cursor_id AND n.job_id = h.job_id"
+        " AND n.at >= clock_timestamp() - $1::interval) LIMIT $2))",
+        _KEPT_FOR,
+        _AT_ONCE,
+    )
+    return int(done.rpartition(" ")[2])
 
 
 def _noted(error: BaseException) -> None:

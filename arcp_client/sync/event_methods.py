@@ -15,7 +15,7 @@ from reactivex import Observable
 from arcp_client import _arguments as check
 from arcp_client._dispatch import registration as aio
 from arcp_client._dispatch.event_filter import EventFilter, Kind
-from arcp_client._dispatch.registration import Handler, OnError
+from arcp_client._dispatch.registration import OnError
 from arcp_client.client import Client as AsyncClient
 from arcp_client.errors import HandlerError
 from arcp_client.events import Event, Unknown
@@ -270,6 +270,46 @@ class EventMethods:
         barrier: bool = ...,
         thread: bool = ...,
     ) -> Callable[[Callable[[Any], R]], Callable[[Any], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+        thread: bool = ...,
+    ) -> Callable[[Callable[[E1, Any], R]], Callable[[E1, Any], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+        thread: bool = ...,
+    ) -> Callable[[Callable[[list[E1], Any], R]], Callable[[list[E1], Any], R]]: ...
+    @overload
+    def on(
+        self,
+        *kinds: Kind,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: bool | Batch = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+        thread: bool = ...,
+    ) -> Callable[[Callable[[Any, Any], R]], Callable[[Any, Any], R]]: ...
     def on(
         self,
         *kinds: Any,
@@ -278,6 +318,7 @@ class EventMethods:
         batch: bool | Batch = False,
         on_error: OnError = "skip",
         barrier: bool = True,
+        tx: Any = None,
         thread: bool = False,
     ) -> Callable[[Any], Any]:
         """Register a handler for events of some kinds; without kinds, for all.
@@ -313,6 +354,9 @@ class EventMethods:
             thread: whether the handler runs in a thread of the registration. Such a handler cannot
                 be interrupted: after ``handler_timeout`` it counts as failed, and the next event
                 waits until it has returned.
+            tx: refused: connections of asyncpg belong to one event loop, and handlers with ``tx``
+                to the asynchronous client. With another driver, insert the id of each event in
+                the same transaction as its effects, and skip an event whose id is there.
 
         Returns:
             A decorator that returns the function unchanged.
@@ -320,13 +364,14 @@ class EventMethods:
         Raises:
             TypeError: used without parentheses, or a kind is neither an event class nor the name
                 of a vendor kind, or a coroutine function is to run in a thread.
-            ValueError: ``batch`` together with `Order.JOB`.
+            ValueError: ``batch`` together with `Order.JOB`, or ``tx`` is given.
             LocalProtocolError: this thread runs an event loop.
         """
         if len(kinds) == 1 and callable(kinds[0]) and not isinstance(kinds[0], type):
             raise TypeError("write @client.on() or @client.on(events.Log), with parentheses")
         EventFilter(kinds)
         check.a_flag("thread", thread)
+        _no_transactions(tx)
         options = {
             "job": _id_of(job),
             "order": order,
@@ -552,9 +597,53 @@ class EventMethods:
         barrier: bool = ...,
         thread: bool = ...,
     ) -> Registration: ...
+    @overload
     def subscribe(
         self,
-        handler: Handler,
+        handler: Callable[[E1, Any], Any],
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+        thread: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1], Any], Any],
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+        thread: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[Any, Any], Any],
+        /,
+        *kinds: Kind,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: bool | Batch = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        tx: Any,
+        thread: bool = ...,
+    ) -> Registration: ...
+    def subscribe(
+        self,
+        handler: Callable[..., Any],
         /,
         *kinds: Any,
         job: JobHandle | str | None = None,
@@ -562,6 +651,7 @@ class EventMethods:
         batch: bool | Batch = False,
         on_error: OnError = "skip",
         barrier: bool = True,
+        tx: Any = None,
         thread: bool = False,
     ) -> Registration:
         """Register a handler like `on`; returns the registration, with which to dispose of it.
@@ -569,10 +659,11 @@ class EventMethods:
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind, or the
                 handler is not callable, or a coroutine function is to run in a thread.
-            ValueError: ``batch`` together with `Order.JOB`.
+            ValueError: ``batch`` together with `Order.JOB`, or ``tx`` is given.
             LocalProtocolError: this thread runs an event loop.
         """
         check.a_flag("thread", thread)
+        _no_transactions(tx)
         options = {
             "job": _id_of(job),
             "order": order,
@@ -695,3 +786,11 @@ async def _failed(
     error: Exception,
 ) -> None:
     await threads.run(given, on_error, given, error)
+
+
+def _no_transactions(tx: Any) -> None:
+    if tx is not None:
+        raise ValueError(
+            "tx is for handlers of arcp_client.Client: connections of asyncpg belong to one event"
+            " loop, and here that of the client is private"
+        )

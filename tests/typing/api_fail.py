@@ -34,6 +34,7 @@ def batches_and_handlers_that_do_not_fit() -> None:
     client.on(events.Log)(of_logs)  # type: ignore[arg-type]
     client.on(events.Progress, batch=True)(of_logs)  # type: ignore[arg-type]
     client.on(batch=True)(of_logs)  # type: ignore[arg-type]
+    client.on(events.Log, tx=object())(of_log)  # type: ignore[arg-type]
     client.on(events.Log, batch=3)  # type: ignore[call-overload]
     client.subscribe(of_logs, events.Log, batch=False)  # type: ignore[call-overload]
     client.subscribe(of_log, events.Log, batch=True)  # type: ignore[call-overload]

@@ -81,6 +81,23 @@ def subscriptions(job: Job) -> None:
     assert_type(client.subscribe(lambda event: print(event.message), events.Log).lag, int)
 
 
+# -- handlers with a transaction: the event or the list, and a connection
+
+
+@client.on(events.Log, tx=object())
+async def in_a_transaction(event: events.Log, connection: object) -> None: ...
+
+
+@client.on(events.Log, tx=object(), batch=True)
+async def batch_in_a_transaction(batch: list[events.Log], connection: object) -> None: ...
+
+
+@client.on(events.ToolCall, events.ToolResult, tx=object())
+async def two_in_a_transaction(
+    event: events.ToolCall | events.ToolResult, connection: object
+) -> None: ...
+
+
 # -- handlers of batches: a list of events of the types of the kinds
 
 
