@@ -13,7 +13,8 @@
 Each session has one inbox: handlers run one after another, in the order of the updates.
 `AcpSession.prompt` returns when the handlers of all updates before its answer have ended. `host`
 makes an agent of an `arcp_client.runtime` from an ACP agent, so that clients can watch its jobs and
-resume after a lost connection.
+resume after a lost connection. `serve` is the other direction: it is an ACP agent to an editor, and
+its sessions are jobs of a runtime.
 
 ::
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from arcp_client.acp.services.files import FileSystem, LocalFiles
     from arcp_client.acp.services.permissions import PermissionRequest, allow_list, deny
     from arcp_client.acp.services.terminals import LocalTerminals, Terminals
+    from arcp_client.acp.serving import serve
     from arcp_client.acp.session import AcpSession
     from arcp_client.acp.turn import Turn
 
@@ -67,6 +69,7 @@ _HOME_OF = {
     "deny": "services.permissions",
     "host": "host",
     "lease_policy": "host",
+    "serve": "serving",
 }
 _MODULES = ("schema", "updates")
 
@@ -91,6 +94,7 @@ __all__ = [
     "host",
     "lease_policy",
     "schema",
+    "serve",
     "updates",
 ]
 

@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from arcp_client.cli.commands.acp import acp
+from arcp_client.cli.commands.acp_serve import acp_serve
 from arcp_client.cli.commands.answer import answer
 from arcp_client.cli.commands.cancel import cancel
 from arcp_client.cli.commands.config import show
@@ -51,7 +52,7 @@ Command = Callable[..., int]
 
 COMMANDS: tuple[Command, ...] = (
     demo, serve, acp, run_, watch, inbox, answer, jobs, top, status, cancel, result, ping, record,
-    replay, doctor, web, mcp, login, logout, version,
+    replay, doctor, web, mcp, acp_serve, login, logout, version,
 )  # fmt: skip
 """The commands in the order of ``--help``; each has the name of its function."""
 CONFIG_COMMANDS: tuple[Command, ...] = (show,)
@@ -160,7 +161,7 @@ def _callback(command: Command) -> Callable[..., None]:
 
 def _register(to: typer.Typer, commands: tuple[Command, ...], line: str | None) -> None:
     for command in commands:
-        name = command.__name__
+        name = command.__name__.replace("_", "-")
         foreign = {"ignore_unknown_options": True} if command in TAKES_FOREIGN_OPTIONS else None
         kind = _RunCommand if command is run_ else _Command
         declare = to.command(name, cls=kind, help=command.__doc__, context_settings=foreign)

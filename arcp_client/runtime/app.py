@@ -209,7 +209,8 @@ class Runtime:
             input_schema: a pydantic model, or another type that pydantic validates: the function
                 then gets its first argument as that type, while ``job.input`` stays the JSON value.
                 Or a JSON Schema as a mapping, which needs the extra ``schema``; the function then
-                gets the JSON value.
+                gets the JSON value. By default the attribute ``input_schema`` of the function, if
+                it has one.
             description: what the agent does, for people and for models that choose tools.
 
         Raises:
@@ -226,11 +227,13 @@ class Runtime:
         check.a_text("version", version, none=True)
         check.a_flag("default", default)
         check.a_text("description", description, none=True)
-        schema = None if input_schema is None else read_schema(input_schema)
+        declared = None if input_schema is None else read_schema(input_schema)
         parse_agent(name if version is None else f"{name}@{version}")
 
         def register(function: F) -> F:
             check.a_function("an agent", function, streams=True)
+            own = getattr(function, "input_schema", None) if declared is None else None
+            schema = declared if own is None else read_schema(own)
             self._core.agents.add(
                 name, version, function, default, schema=schema, description=description
             )

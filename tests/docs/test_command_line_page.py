@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
 
 def test_commands() -> None:
-    named = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"^\| `([\w-]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(named) == sorted(get_command(parser()).commands)
 
 

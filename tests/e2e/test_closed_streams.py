@@ -39,6 +39,7 @@ OTHERS = [
     "doctor ws://127.0.0.1:1/arcp --connect-timeout 0.1",
     f"top {NOWHERE}",
     f"mcp {NOWHERE}",
+    f"acp-serve echo {NOWHERE}",
     "web --replay /no/such/file",
     "login --url ws://127.0.0.1:1/arcp",
     "logout --url ws://127.0.0.1:1/arcp",

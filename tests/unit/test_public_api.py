@@ -530,6 +530,7 @@ def test_acp() -> None:
     }  # fmt: skip
     assert fields(acp.Turn)[:3] == ["stop_reason", "cancel_requested", "usage"]
     assert next(iter(inspect.signature(acp.host).parameters)) == "argv"
+    assert list(inspect.signature(acp.serve).parameters)[:2] == ["client", "agent"]
 
 
 # ------------------------------------------------------------------------- the command line
@@ -555,6 +556,7 @@ COMMANDS = {
     f" {PLACE}",
     "mcp": "--http --host --port --login-file --allow-host --agent --wait --lease --max-runtime"
     f" {PLACE}",
+    "acp-serve": f"--cwd --lease --max-runtime {PLACE}",
     "version": "--output --json",
     "record": f"--out --all --force {PLACE} --reconnect-for",
     "replay": "--job --speed --from --serve --port --allow-host --output --json --profile",

@@ -86,6 +86,7 @@ class AgentRequests:
         held: counts the bytes of open requests.
         answers: counts the bytes of unsent answers.
         failed: called with exceptions of services, except `Refusal`.
+        who: names this end in refusals.
     """
 
     def __init__(
@@ -98,7 +99,9 @@ class AgentRequests:
         held: ByteBudget,
         answers: ByteBudget,
         failed: Callable[[str, BaseException], None],
+        who: str = "this client",
     ) -> None:
+        self._who = who
         self._routes = routes
         self._post = post
         self._session = session
@@ -114,7 +117,7 @@ class AgentRequests:
         """Accept a request. The lane of its session decides when it starts."""
         request = _Open(id_, method, params, _session_id(params))
         if method not in self._routes:
-            text = f"this client does not support {method:.200}"
+            text = f"{self._who} does not support {method:.200}"
             self._refuse(request, errors.METHOD_UNKNOWN, text)
             return
         if id_.key in self._open or len(self._open) >= self._limit or self._ended:

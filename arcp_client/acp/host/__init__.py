@@ -1,4 +1,4 @@
-"""Serves ACP agents from a `Runtime`: each job is one prompt to an agent."""
+"""Serves ACP agents from a `Runtime`: each job is one prompt to an agent, or a conversation."""
 
 from __future__ import annotations
 

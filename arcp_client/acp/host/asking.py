@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from arcp_client.acp import schema
+from arcp_client.acp._kinds import PERMISSION
+from arcp_client.acp.host.events import as_values
 from arcp_client.acp.host.leases import lease_policy
 from arcp_client.acp.services.permissions import ASK, Answer, PermissionRequest, Policy
 from arcp_client.acp.services.routes import Elicit
@@ -48,9 +50,12 @@ def asking_policy(job: JobContext, cwd: str, local: Policy | None, timeout: floa
                 return decided
         call = request.tool_call
         options = [(option.option_id, option.name) for option in request.options]
+        text = f"May the agent do this? {call.title or call.name or call.kind or 'a tool call'}"
+        shown = [as_values(option) for option in request.options]
+        await job.emit(PERMISSION, {"text": text, "tool_call": as_values(call), "options": shown})
         try:
             answer = await job.ask(
-                f"May the agent do this? {call.title or call.name or call.kind or 'a tool call'}",
+                text,
                 options=options,
                 timeout=timeout,
             )

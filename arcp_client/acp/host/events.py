@@ -10,18 +10,13 @@ import msgspec
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Update
+from arcp_client.acp._kinds import OTHER
 from arcp_client.acp._session.state import AcpState
 from arcp_client.acp.turn import Turn
 from arcp_client.models import LogLevel
 from arcp_client.runtime import JobContext
 
-__all__ = ["OTHER", "SESSION", "Bridge"]
-
-SESSION = "x-vendor.acp.session"
-"""The kind of the event that names the ACP session, for ``input.session`` of a later job."""
-
-OTHER = "x-vendor.acp.update"
-"""The kind of the event that carries, unchanged, an update for which ARCP has no event."""
+__all__ = ["Bridge", "as_values"]
 
 _ENDED = ("completed", "failed")
 _LEVELS: dict[str, LogLevel] = {"info": "info", "warning": "warn", "error": "error"}
@@ -50,11 +45,14 @@ class Bridge:
     Args:
         job: the job.
         state: the state of the session.
+        exact: emit also, before the events above, each update that they do not carry completely,
+            as ``x-vendor.acp.update``: so the job has every update of the agent, unchanged.
     """
 
-    def __init__(self, job: JobContext, state: AcpState) -> None:
+    def __init__(self, job: JobContext, state: AcpState, *, exact: bool = False) -> None:
         self._job = job
         self._state = state
+        self._exact = exact
         self._called: set[str] = set()
         self._ended: set[str] = set()
         self._cost: dict[str, Decimal] = {}
@@ -66,6 +64,10 @@ class Bridge:
         if update.replay:
             self._count(update)
             return
+        if self._exact:
+            then = _spoken(update)
+            if then is None or update.raw != _plain(update):
+                await self._job.emit(OTHER, _present(update=update.raw, then=then))
         match update:
             case schema.AgentMessageChunk(content=schema.TextContent(text=text)):
                 if text:
@@ -85,7 +87,7 @@ class Bridge:
                 await self._job.status("mode", mode)
             case schema.Notice():
                 await self._job.log(update.title, _LEVELS.get(update.severity or "", "info"))
-            case _:
+            case _ if not self._exact:
                 await self._job.emit(OTHER, {"update": update.raw})
 
     async def end(self, turn: Turn) -> None:
@@ -144,6 +146,26 @@ class Bridge:
         added = total - self._cost.get(currency, Decimal(0))
         self._cost[currency] = total
         return max(added, Decimal(0))
+
+
+def _spoken(update: Update) -> str | None:
+    """Return the kind of the event that carries the text of an update, if there is one."""
+    match update:
+        case schema.AgentMessageChunk(content=schema.TextContent(text=text)) if text:
+            return "result_chunk"
+        case schema.AgentThoughtChunk(content=schema.TextContent()):
+            return "thought"
+    return None
+
+
+def _plain(update: Any) -> Any:
+    """Return an update of the same text that has nothing else."""
+    content = {"type": "text", "text": update.content.text}
+    return {"sessionUpdate": update.__struct_config__.tag, "content": content}
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def as_values(value: Any) -> Any:
