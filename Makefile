@@ -55,14 +55,15 @@ test-loops: $(DEV_STAMP) ## those and the faults on the plain loop, on uvloop an
 test-short: $(DEV_STAMP) ## the marked part of them on uvloop, with eager tasks, and on the lowest versions
 	$(BIN)/python -m scripts.matrix short --processes $(TEST_PROCESSES)
 
-# Agents of the official npm SDK are peers in the tests; without npm those tests skip and say so.
-NPM_SDK   := @agentclientprotocol/sdk@2.4.0
-NPM_STAMP := build/npm/.installed-2.4.0
+# Agents of the official npm SDK of ACP, and the client of AG-UI, are peers in the tests; without
+# npm those tests skip and say so.
+NPM_SDK   := @agentclientprotocol/sdk@2.4.0 @ag-ui/client@1.0.0
+NPM_STAMP := build/npm/.installed-2.4.0-1.0.0
 NPM_OPTIONS := --silent --no-audit --no-fund --no-save --fetch-retries=1 --fetch-timeout=30000
 # A registry that does not answer is no reason to wait: the tests that need it say so.
 BOUNDED := $(shell command -v timeout >/dev/null && echo timeout 90)
 
-npm: ## the npm SDK of the Agent Client Protocol into build/npm, if npm is there
+npm: ## the npm packages of the Agent Client Protocol and of AG-UI into build/npm, if npm is there
 	@if [ ! -e $(NPM_STAMP) ] && command -v npm >/dev/null; then \
 	    echo 'installing $(NPM_SDK) into build/npm'; mkdir -p build/npm; \
 	    $(BOUNDED) npm install --prefix build/npm $(NPM_OPTIONS) $(NPM_SDK) zod@^4 \

@@ -8,11 +8,14 @@
     async def follow(request):                       # a stream for your own page
         return sse(job)
 
-    async for event in ag_ui(job):                   # events for a front end that uses AG-UI
+    add_ag_ui_routes(app, client, "report", path="/report")      # for front ends that use AG-UI
+
+    async for event in ag_ui(job):                   # its events, to serve them yourself
         ...
 
-`ag_ui` needs the extra ``ag-ui``. In the docs, "A dashboard in the browser" describes who can see
-the dashboard, and "Stream jobs to browsers" how to serve streams under other frameworks.
+`ag_ui` and `add_ag_ui_routes` need the extra ``ag-ui``. In the docs, "A dashboard in the browser"
+describes who can see the dashboard, "Stream jobs to browsers" how to serve streams under other
+frameworks, and "Serve front ends that use AG-UI" what such a front end gets.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from arcp_client.web.routes import add_routes
 from arcp_client.web.serving import Server, TokenRequired, serve
 
 if TYPE_CHECKING:
+    from arcp_client.web.agui_routes import add_ag_ui_routes
     from arcp_client.web.exports.agui import ag_ui
 
 __all__ = [
@@ -34,6 +38,7 @@ __all__ = [
     "AsgiDashboard",
     "Server",
     "TokenRequired",
+    "add_ag_ui_routes",
     "add_routes",
     "ag_ui",
     "asgi_app",
@@ -44,7 +49,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `ag_ui` at its first use, since it needs an extra."""
-    if name != "ag_ui":
+    """Import what needs an extra at its first use."""
+    if name not in ("ag_ui", "add_ag_ui_routes"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("arcp_client.web.exports.agui").ag_ui
+    found = importlib.import_module("arcp_client.web.exports.agui")  # it names the missing extra
+    if name == "add_ag_ui_routes":
+        found = importlib.import_module("arcp_client.web.agui_routes")
+    return getattr(found, name)

@@ -151,7 +151,7 @@ BOTH_ENDS = {
     "tokens_and_principals",
 }
 WITHOUT_RUNTIME = {"acp_session", "any_source", "textual_acp"}
-OWN_RUNTIME = {"logging_as_json", "mcp_tools", "traced_jobs"}  # they show records of both ends
+OWN_RUNTIME = {"ag_ui_routes", "logging_as_json", "mcp_tools", "traced_jobs"}  # they show both ends
 FULL = {"dashboard_in_your_app"}  # 60 lines are in use
 
 

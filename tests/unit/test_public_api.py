@@ -306,7 +306,7 @@ def test_rx_operators(function: Any, expected: str) -> None:
         ),
         (web.sse, "(job)"),
         (web.end_streams, "async (app)"),
-        (web.ag_ui, "aiter (job, *, thread_id=None, run_id=None)"),
+        (web.ag_ui, "aiter (job, *, thread_id=None, run_id=None, after=None)"),
     ],
 )
 def test_the_dashboard(function: Any, expected: str) -> None:

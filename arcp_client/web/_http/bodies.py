@@ -19,6 +19,7 @@ __all__ = [
     "VisibleBody",
     "label_of",
     "read",
+    "read_bytes",
 ]
 
 _BYTES = 1 << 20
@@ -91,7 +92,7 @@ async def read(request: web.Request, kind: type[T], *, empty: bool = False) -> T
     Raises:
         Problem: the body is too large, too slow, not JSON, or does not fit the type.
     """
-    data = await _bytes(request)
+    data = await read_bytes(request)
     if not data and empty:
         data = b"{}"
     try:
@@ -103,21 +104,30 @@ async def read(request: web.Request, kind: type[T], *, empty: bool = False) -> T
         raise Problem(400, "INVALID_JSON", f"the body is not JSON: {why}") from None
 
 
-async def _bytes(request: web.Request) -> bytes:
+async def read_bytes(request: web.Request, most: int = _BYTES) -> bytes:
+    """Read the body of a request.
+
+    Args:
+        request: the request.
+        most: the maximum number of bytes.
+
+    Raises:
+        Problem: the body is too large, too slow or compressed.
+    """
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
         # A small compressed body can expand without limit.
         raise Problem(
             415, "COMPRESSED_BODY", "the body is compressed", "send it uncompressed", headers=LAST
         )
-    too_large = Problem(413, "BODY_TOO_LARGE", f"a body has at most {_BYTES:,} bytes")
-    if (request.content_length or 0) > _BYTES:
+    too_large = Problem(413, "BODY_TOO_LARGE", f"a body has at most {most:,} bytes")
+    if (request.content_length or 0) > most:
         raise too_large
     data = bytearray()
     try:
         async with asyncio.timeout(_SECONDS):
             async for chunk in request.content.iter_any():
                 data += chunk
-                if len(data) > _BYTES:
+                if len(data) > most:
                     raise too_large
     except TimeoutError:
         raise Problem(408, "BODY_TOO_SLOW", "the body did not arrive in time") from None

@@ -55,6 +55,7 @@ _KNOWN: tuple[tuple[type[ArcpError], int, str], ...] = (
     (errors.DuplicateKey, 409, "submit it again with a new key"),
     (errors.InvalidRequest, 400, "check the input that the agent takes"),
     (errors.LeaseSubsetViolation, 403, "request a narrower lease"),
+    (errors.QuestionNotFound, 404, "closed questions are kept for a limited time"),
     (errors.RequestTimeout, 504, "the runtime is slow or unreachable; try again"),
     (errors.FeatureNotNegotiated, 501, "this runtime does not support it"),
     (errors.RequestError, 502, ""),

@@ -22,7 +22,7 @@ from arcp_client.web._http.logins import LIFETIME, Logins
 from arcp_client.web._http.problems import Problem, answer, problem
 from arcp_client.web._http.write_timeout import WriteTimeout
 
-__all__ = ["HEADERS", "AccessControl", "Handler"]
+__all__ = ["HEADERS", "AccessControl", "Handler", "check_type"]
 
 _log = logging.getLogger("arcp_client.web")
 
@@ -105,7 +105,7 @@ class AccessControl:
                 if not navigation:
                     self._check_site(request)
                 if changes:
-                    _check_type(request)
+                    check_type(request)
                 if not public:
                     await self._check_login(request)
                 response = await handler(request)
@@ -223,7 +223,8 @@ def _foreign() -> Problem:
     )
 
 
-def _check_type(request: web.Request) -> None:
+def check_type(request: web.Request) -> None:
+    """Refuse a body that is not JSON: pages of other sites can send those without asking."""
     if request.content_type != "application/json":
         raise Problem(
             415,

@@ -206,6 +206,11 @@ def agents(runtime: Runtime, gates: Gates) -> None:
         await gates[input].wait()
         return input
 
+    @runtime.agent("asks")
+    async def asks(input: Any, job: JobContext) -> Any:
+        await job.status("asking")
+        return await job.ask("How many?", schema=int)
+
     @runtime.agent("fail")
     async def fail(input: Any, job: JobContext) -> Any:
         raise RuntimeError("boom")

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from arcp_client import Client, Runtime
-from arcp_client.web import add_routes, serve, sse
+from arcp_client.web import add_ag_ui_routes, add_routes, serve, sse
 
 NAN, INFINITE = float("nan"), float("inf")
 
@@ -21,7 +21,9 @@ def client() -> Client:
 
 def given(call: Callable[..., Any], name: str, value: Any) -> Any:
     """The call with one argument of the caller's."""
-    right = {"app": web.Application(), "client": client(), name: value}
+    right = {
+        "app": web.Application(), "client": client(), "agent": "a", "path": "/a", name: value,
+    }  # fmt: skip
     needed = inspect.signature(call).parameters
     return call(**{each: right[each] for each in needed if each in right})
 
@@ -43,6 +45,13 @@ WRONG: dict[tuple[Callable[..., Any], str], list[Any]] = {
     (add_routes, "secrets"): [None, 5, "sesame", [5], {"a": "sesame"}],
     (add_routes, "memory"): [None, 0, -1, 1.5, "5"],
     (add_routes, "linger"): [None, -1, NAN, INFINITE, "5"],
+    (add_ag_ui_routes, "app"): [None, 5, web.Application],
+    (add_ag_ui_routes, "client"): [None, 5, "ws://h"],
+    (add_ag_ui_routes, "agent"): [None, 5, ""],
+    (add_ag_ui_routes, "path"): [None, 5, "", "a"],
+    (add_ag_ui_routes, "input"): [5, "f"],
+    (add_ag_ui_routes, "lease"): [5, "fs", ["fs"]],
+    (add_ag_ui_routes, "max_runtime"): [0, -1, NAN, "5"],
     (sse, "job"): [None, 5, "job_1"],
 }
 
@@ -56,7 +65,7 @@ def test_a_call_says_which_argument_is_wrong(call: Callable[..., Any], name: str
         assert "sesame" not in str(caught.value)
 
 
-@pytest.mark.parametrize("call", [serve, add_routes, sse])
+@pytest.mark.parametrize("call", [serve, add_routes, add_ag_ui_routes, sse])
 def test_every_argument_is_in_the_table(call: Callable[..., Any]) -> None:
     named = set(inspect.signature(call).parameters) - {"hosts"}  # the former name of allowed_hosts
     assert {name for of, name in WRONG if of is call} == named

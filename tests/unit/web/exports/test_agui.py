@@ -23,8 +23,9 @@ from arcp_client.testing import ScriptedRuntime
 from arcp_client.testing.scripted import Emit, Finish
 from arcp_client.transcripts import Scrubber
 from arcp_client.web import ag_ui
-from arcp_client.web.exports import agui
-from arcp_client.web.exports.agui import Run, _masked
+from arcp_client.web.exports import masking
+from arcp_client.web.exports.agui import InterruptId, Run
+from arcp_client.web.exports.masking import masked
 from tests.exact_numbers import MORE_NUMBERS, ExactConnector, digits
 from tests.unit.web.kit import SOON, Gates, agents
 
@@ -170,6 +171,58 @@ def test_a_run_that_is_cut_off_follows_them_too(given: list[ArcpEvent]) -> None:
     verify(run_of(given, lost=True))
 
 
+QUESTION = st.builds(events.Question, question_id=IDS, text=TEXT, schema=st.none() | st.just({}))
+
+
+@given(st.lists(GIVEN | QUESTION, max_size=30))
+def test_a_question_ends_a_run_and_the_next_one_goes_on(given: list[ArcpEvent]) -> None:
+    """Each of the runs follows the rules, and together they have all calls and their results."""
+    run = Run("thread", "run")
+    runs = [[*run.begin(Job())]]  # type: ignore[arg-type]
+    for event in given:
+        made = [*run.apply(event)]
+        runs[-1] += made
+        if isinstance(event, events.Question) and made:
+            assert made[-1].outcome.type == "interrupt"  # type: ignore[attr-defined]
+            runs.append([*run.begin(Job())])  # type: ignore[arg-type]
+    runs[-1] += run.fail("lost", "JobLost")
+    whole: list[BaseEvent] = []
+    for each in runs:
+        kinds_of = kinds(each)
+        assert kinds_of[0] == "RUN_STARTED"
+        assert kinds_of[-1] in ("RUN_FINISHED", "RUN_ERROR")
+        assert len([kind for kind in kinds_of if kind in ("RUN_FINISHED", "RUN_ERROR")]) == 1
+        state = each[1].snapshot  # type: ignore[attr-defined]
+        assert set(state) >= {"job_id", "phase", "metrics"}
+        # As one run, without what ends and begins the ones between.
+        whole += each if each is runs[-1] else each[:-1]
+    begun = [event for event in whole if event.type != EventType.RUN_STARTED]
+    verify([whole[0], *begun])
+
+
+async def test_a_run_after_a_question_has_what_follows_it(client: Client) -> None:
+    job = await client.submit("asks")
+    first = await collected(job)
+    [asked] = first[-1].outcome.interrupts  # type: ignore[attr-defined]
+    known = asked.metadata["arcp"]
+    assert known["job_id"] == job.id
+    await job.answer(known["question_id"], 5)
+    async with asyncio.timeout(SOON):
+        then = [e async for e in ag_ui(job, after=known["question_id"], run_id="r2")]
+    verify(then)
+    assert then[0].run_id == "r2"  # type: ignore[attr-defined]
+    assert then[1].snapshot["phase"] == "asking"  # type: ignore[attr-defined]
+    assert then[-1].result == 5  # type: ignore[attr-defined]
+    with pytest.raises(LookupError, match="q_none"):
+        [e async for e in ag_ui(job, after="q_none")]
+
+
+@pytest.mark.parametrize("text", ["", "x", "e30", "WyJhIl0", "\udcff", "[" * 9])
+def test_the_id_of_an_interrupt_is_checked(text: str) -> None:
+    assert InterruptId.parse(text) is None
+    assert InterruptId.parse(str(InterruptId("j:1", "q", "é"))) == InterruptId("j:1", "q", "é")
+
+
 def test_calls_beyond_the_limit_get_a_result() -> None:
     calls: list[ArcpEvent] = [events.ToolCall(tool="t", call_id=f"{n}") for n in range(1500)]
     run = run_of([*calls, events.Completed()])
@@ -292,8 +345,8 @@ async def test_secrets_are_masked(client: Client) -> None:
 
 
 async def test_a_lone_surrogate_is_replaced() -> None:
-    masked = _masked(events.Log(message="a \ud800 b", level="info"), Scrubber())
-    [start, content, end] = list(Run("t", "r").apply(*masked))
+    event = masked(events.Log(message="a \ud800 b", level="info"), Scrubber())
+    [start, content, end] = list(Run("t", "r").apply(*event))
     assert content.delta == "a ? b"  # type: ignore[attr-defined]
     assert [start.message_id] == [end.message_id]  # type: ignore[attr-defined]
 
@@ -327,7 +380,7 @@ async def test_a_status_without_a_new_credential_makes_no_new_scrubber(
             made.append(self)
             super().__init__(*given)
 
-    monkeypatch.setattr(agui, "Scrubber", Counted)
+    monkeypatch.setattr(masking, "Scrubber", Counted)
     async with Runtime() as runtime:
 
         @runtime.agent("phases")
@@ -359,7 +412,7 @@ def received(payload: str, kind: str = "job.event") -> ArcpEvent:
 
 def encoded(run: Run, event: ArcpEvent) -> str:
     """What a front end receives for an event."""
-    return "".join(EventEncoder().encode(made) for made in run.apply(*_masked(event, Scrubber())))
+    return "".join(EventEncoder().encode(made) for made in run.apply(*masked(event, Scrubber())))
 
 
 @given(st.lists(st.from_regex(NUMBER, fullmatch=True), min_size=1, max_size=3))
@@ -394,8 +447,8 @@ def test_numbers_have_the_digits_of_the_frame(numbers: list[str]) -> None:
 def test_programs_read_numbers_as_int_and_float() -> None:
     run = Run("t", "r")
     body = '{"kind":"x-vendor.note","body":[-0,1.50,1e22,12345678901234567890]}'
-    masked, fields = _masked(received(body), Scrubber())
-    [made] = run.apply(masked, fields)
+    event, fields = masked(received(body), Scrubber())
+    [made] = run.apply(event, fields)
     read = made.event["body"]  # type: ignore[attr-defined]
     assert read == [0, 1.5, 1e22, 12345678901234567890]
     assert [type(each) for each in read] == [int, float, float, int]
