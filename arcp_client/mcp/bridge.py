@@ -22,6 +22,7 @@ from arcp_client.errors import ArcpError, JobError, PermissionDenied
 from arcp_client.job import Job, JobHandle
 from arcp_client.mcp import _answers as answers
 from arcp_client.mcp._notifications import LogLevels, Notifier
+from arcp_client.mcp._tasks import EXTENSION, TaskParams, Tasks, UpdateParams
 from arcp_client.mcp._tools import (
     JOB_CANCEL,
     JOB_RESULT,
@@ -42,7 +43,14 @@ _log = logging.getLogger("arcp_client.mcp")
 
 WAIT = 50.0
 """Seconds: shorter than the 60 s after which many MCP clients give up a call."""
+TASK_AFTER = 1.0
+"""Seconds after which a call of a client with tasks becomes a task."""
+TASK_TTL = 86_400.0
 MOST_RESULT = 256 * 1024
+KEY = "arcp-client/idempotencyKey"
+"""The member of ``_meta`` of a call that has the idempotency key of its submit."""
+_KEY_HEADER = "idempotency-key"
+_MOST_KEY = 256
 _NOTICE = 1.0
 """How long a cancelled call waits for the notice that the client cancelled it."""
 _INVALID_PARAMS = -32602
@@ -94,6 +102,8 @@ class BridgeServer(Server[_Serving]):
         lease: Lease | Mapping[str, Sequence[str]] | None,
         max_runtime: float | None,
         wait: float | None,
+        task_after: float,
+        task_ttl: float,
         submits: Submits | None,
         name: str,
     ) -> None:
@@ -104,7 +114,8 @@ class BridgeServer(Server[_Serving]):
             lifespan=_serving,
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
+            on_call_tool=self._call_tool,  # type: ignore[arg-type]  # a task is a mapping
+            on_subscriptions_listen=self._listen,
         )
         # Not by the constructor, which warns that the newest MCP has replaced this request.
         self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
@@ -116,6 +127,19 @@ class BridgeServer(Server[_Serving]):
         self._submits = submits
         self._tasks = TaskOwner("arcp_client.mcp")
         self._watches = Watches(client, self._tasks)
+        self._task_after = task_after
+        self._job_tasks = Tasks(
+            client,
+            self._tasks,
+            self._watches,
+            outcome=self._outcome,
+            cancel=lambda job_id: self._cancel_job(job_id, "cancelled over MCP"),
+            ttl=task_ttl,
+        )
+        self.extensions[EXTENSION] = {}
+        self.add_request_handler("tasks/get", TaskParams, self._job_tasks.get)
+        self.add_request_handler("tasks/update", UpdateParams, self._job_tasks.update)
+        self.add_request_handler("tasks/cancel", TaskParams, self._job_tasks.cancel)
         self._levels = LogLevels()
         self._calls: dict[object, _OpenCall] = {}
         self._cancelling: set[asyncio.Task[None]] = set()
@@ -161,9 +185,16 @@ class BridgeServer(Server[_Serving]):
             tools=[*(each.tool for each in self._tools().values()), *JOB_TOOLS]
         )
 
+    async def _listen(
+        self,
+        ctx: ServerRequestContext[_Serving],
+        params: types.SubscriptionsListenRequestParams,
+    ) -> types.SubscriptionsListenResult:
+        return await self._job_tasks.listen(ctx, params)
+
     async def _call_tool(
         self, ctx: ServerRequestContext[_Serving], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | dict[str, Any]:
         given = params.arguments or {}
         own = {JOB_STATUS: self._status, JOB_RESULT: self._result, JOB_CANCEL: self._cancel}
         if (job_tool := own.get(params.name)) is not None:
@@ -186,15 +217,19 @@ class BridgeServer(Server[_Serving]):
 
     async def _run_agent(
         self, ctx: ServerRequestContext[_Serving], tool: AgentTool, input: Any
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | dict[str, Any]:
+        submit_key = _idempotency_key(ctx)
         key, call = self._key(ctx, ctx.request_id), _OpenCall()
         self._calls[key] = call
-        submitting = self._tasks.spawn(self._submit(tool.agent, input), name="submit")
+        submitting = self._tasks.spawn(self._submit(tool.agent, input, submit_key), name="submit")
+        answer: types.CallToolResult | dict[str, Any]
         try:
             # A submit that was sent may become a job: it is not cancelled with the call.
             job = await asyncio.shield(submitting)
             if not isinstance(job, Job):
                 answer = answers.refused(job)
+            elif self._job_tasks.offered(ctx):
+                answer = await self._as_task(ctx, job)
             else:
                 answer = await self._follow(ctx, job, tool.name)
         except asyncio.CancelledError:
@@ -208,11 +243,23 @@ class BridgeServer(Server[_Serving]):
         self._calls.pop(key, None)
         return answer
 
-    async def _submit(self, agent: str, input: Any) -> Job | ArcpError:
+    async def _as_task(
+        self, ctx: ServerRequestContext[_Serving], job: Job
+    ) -> types.CallToolResult | dict[str, Any]:
+        """The result of a job that ends soon; otherwise the job goes on as a task."""
+        try:
+            async with asyncio.timeout(self._task_after):
+                return await self._outcome(job)
+        except TimeoutError:
+            return await self._job_tasks.created(ctx, job.id)
+        except ArcpError as error:
+            return answers.refused(error, job.id)
+
+    async def _submit(self, agent: str, input: Any, key: str) -> Job | ArcpError:
         submit = {
             "agent": agent,
             "input": input,
-            "idempotency_key": f"mcp-{secrets.token_hex(12)}",
+            "idempotency_key": key,
             **{name: each for name, each in self._submit_options.items() if each is not None},
         }
         try:
@@ -290,21 +337,24 @@ class BridgeServer(Server[_Serving]):
         async with self._watches.job(job_id) as job:
             if job.status in ENDED:
                 return answers.status(job)
-            try:
-                await self._client.cancel_job(job_id, text)
-            except PermissionDenied:
-                kept = None if self._submits is None else await self._submits.find(job_id)
-                if kept is None:
-                    raise
-                # Repeating the submit makes this session a submitter of the job.
-                again = await self._client.submit(**kept)
-                await again.cancel(text)  # also if it is a new job: the runtime forgot the key
-                if again.id != job_id:
-                    raise
+            await self._cancel_job(job_id, text)
             with contextlib.suppress(TimeoutError, JobError):
                 async with asyncio.timeout(self._wait):
                     await job.result()
             return answers.status(job)
+
+    async def _cancel_job(self, job_id: str, reason: str) -> None:
+        try:
+            await self._client.cancel_job(job_id, reason)
+        except PermissionDenied:
+            kept = None if self._submits is None else await self._submits.find(job_id)
+            if kept is None:
+                raise
+            # Repeating the submit makes this session a submitter of the job.
+            again = await self._client.submit(**kept)
+            await again.cancel(reason)  # also if it is a new job: the runtime forgot the key
+            if again.id != job_id:
+                raise
 
     # ------------------------------------------------------------------ cancellations
 
@@ -363,6 +413,21 @@ class BridgeServer(Server[_Serving]):
         return id(ctx.lifespan_context), session
 
 
+def _idempotency_key(ctx: ServerRequestContext[Any]) -> str:
+    """The key of a call's submit: that of the client, or a new one."""
+    headers = getattr(ctx.request, "headers", None)
+    given = (ctx.meta or {}).get(KEY)
+    if given is None and headers is not None:
+        given = headers.get(_KEY_HEADER)
+    if given is None:
+        return f"mcp-{secrets.token_hex(12)}"
+    if not isinstance(given, str) or not 0 < len(given) <= _MOST_KEY:
+        raise MCPError(
+            code=_INVALID_PARAMS, message=f"{KEY}: a text of 1 to {_MOST_KEY} characters"
+        )
+    return given
+
+
 def server(
     client: Client,
     *,
@@ -370,6 +435,8 @@ def server(
     lease: Lease | Mapping[str, Sequence[str]] | None = None,
     max_runtime: float | None = None,
     wait: float | None = WAIT,
+    task_after: float = TASK_AFTER,
+    task_ttl: float = TASK_TTL,
     submits: Submits | None = None,
     name: str = "arcp-client",
 ) -> BridgeServer:
@@ -385,6 +452,13 @@ def server(
     answer says so; the tools ``job_status``, ``job_result`` and ``job_cancel`` take its id, also
     those of another process with a token of the same principal.
 
+    A client that has the extension ``io.modelcontextprotocol/tasks`` gets a task in place of the
+    result of a job that takes longer than ``task_after``. The id of the task is that of the job.
+
+    The member ``arcp-client/idempotencyKey`` of a call's ``_meta``, or the header
+    ``Idempotency-Key``, is the key of the submit: the same call again has the same job, and another
+    call under the key is refused with ``DUPLICATE_KEY``.
+
     Args:
         client: a connected client. The caller closes it, after the server.
         agents: the agents to offer, as name or name@version; by default all of the runtime.
@@ -392,17 +466,22 @@ def server(
         max_runtime: seconds after which the runtime ends a job.
         wait: seconds that a call waits for its job; ``None`` for no limit. MCP clients often give
             up after 60 seconds.
+        task_after: seconds that a call waits for its job before it becomes a task.
+        task_ttl: the seconds after the newest event for which a task is kept, as it is stated;
+            state what the runtime keeps of ended jobs.
         submits: keeps the submits, with which another process can cancel the jobs; without it, only
             this one can. `FileSubmits` keeps them in files.
         name: the name of the server.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: ``wait`` or ``max_runtime`` is negative.
+        ValueError: a time is negative.
     """
     check.an_instance("client", client, Client, "a Client")
     check.seconds("max_runtime", max_runtime, above=True, none=True)
     check.seconds("wait", wait, none=True)
+    check.seconds("task_after", task_after)
+    check.seconds("task_ttl", task_ttl)
     check.an_instance("submits", submits, Submits, "a Submits", none=True)
     check.a_text("name", name)
     return BridgeServer(
@@ -411,6 +490,8 @@ def server(
         lease=lease,
         max_runtime=max_runtime,
         wait=wait,
+        task_after=task_after,
+        task_ttl=task_ttl,
         submits=submits,
         name=name,
     )

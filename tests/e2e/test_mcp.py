@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from mcp import Client, StdioServerParameters
 
 from tests.e2e.forks import Process
 from tests.e2e.shell import COMMAND, Env, fresh, run, serving
+from tests.unit.mcp.mcp_tasks import Created, Tasks, ended
 
 HERE = Path(__file__).parent
 REPORT = {"title": "May", "pages": 2}
@@ -116,6 +118,40 @@ async def test_a_job_that_outlives_its_call_goes_on_in_a_second_process(
         done = await tools.call_tool("job_result", {"job_id": facts["job_id"]})
         assert done.structured_content["status"] == "success"
         assert done.structured_content["result"] == 1.0
+
+
+@pytest.mark.parametrize("over", ["stdio", "http"])
+async def test_a_task_outlives_the_time_out_of_its_client_and_ends_in_a_second_process(
+    env: Env, url: str, over: str
+) -> None:
+    """The job takes longer than the client would wait for an answer."""
+    with contextlib.ExitStack() as stack:
+
+        def bridge() -> Any:
+            if over == "stdio":
+                return stdio(env, url)
+            return stack.enter_context(http(env, url))[0]
+
+        async with Client(bridge(), extensions=[Tasks()], read_timeout_seconds=15) as tools:
+            created = await tools.session.call_tool("slow", {"input": 20.0}, allow_claimed=True)
+            assert isinstance(created, Created)
+        async with Client(bridge(), extensions=[Tasks()], read_timeout_seconds=15) as tools:
+            task = await ended(tools.session, created.task_id)
+            assert task.status == "completed"
+            assert task.result is not None
+            assert task.result["structuredContent"]["result"] == 20.0
+
+
+async def test_the_key_of_a_call_is_the_same_in_every_process(env: Env, url: str) -> None:
+    found = []
+    for given in (1, 1, 2):
+        with http(env, url) as (endpoint, _):
+            async with Client(endpoint) as tools:
+                meta = {"arcp-client/idempotencyKey": "of a call"}
+                answer = await tools.call_tool("echo", {"input": given}, meta=meta)
+                found.append(answer.structured_content)
+    assert found[0]["job_id"] == found[1]["job_id"]
+    assert found[2]["code"] == "DUPLICATE_KEY"
 
 
 async def test_a_second_process_cancels_a_job(env: Env, url: str) -> None:

@@ -306,6 +306,10 @@ def test_rx_operators(function: Any, expected: str) -> None:
         ),
         (web.sse, "(job)"),
         (web.end_streams, "async (app)"),
+        (
+            web.add_ag_ui_routes,
+            "(app, client, agent, *, path, input=None, lease=None, max_runtime=None)",
+        ),
         (web.ag_ui, "aiter (job, *, thread_id=None, run_id=None, after=None)"),
     ],
 )

@@ -374,7 +374,8 @@ def test_the_public_names_and_their_parameters() -> None:
         "BridgeServer", "FileSubmits", "HttpBridge", "Submits", "http_app", "server",
     }  # fmt: skip
     assert list(inspect.signature(server).parameters) == [
-        "client", "agents", "lease", "max_runtime", "wait", "submits", "name",
+        "client", "agents", "lease", "max_runtime", "wait", "task_after", "task_ttl",
+        "submits", "name",
     ]  # fmt: skip
     assert list(inspect.signature(bridge_module.http_app).parameters) == [
         "bridge", "path", "token", "allowed_hosts",
