@@ -15,12 +15,15 @@ import msgspec
 from pydantic import SecretStr
 from reactivex import Observable
 
+from arcp_client._attempts import Attempts, AttemptsIterator
 from arcp_client._dispatch.assembler import Assembler, ChunkStore
 from arcp_client._dispatch.deadlock import HandlerCall, WaitGraph
+from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client._dispatch.jobstreams import JobStream
 from arcp_client._dispatch.lanes import Lane
 from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._dispatch.replay_buffer import ReplayMemory
+from arcp_client._dispatch.streams import EventIterator
 from arcp_client._job_waits import JobWaits, Moment
 from arcp_client._telemetry import ClientTelemetry
 from arcp_client._wire.replies import Accepted, Subscribed
@@ -114,6 +117,7 @@ class JobRecord(JobStream):
         "_waiters",
         "agent",
         "assembler",
+        "attempts",
         "barriers",
         "began",
         "budget",
@@ -148,6 +152,7 @@ class JobRecord(JobStream):
         self.children: list[str] = []
         self.progress: Progress | None = None
         self.key: str | None = None
+        self.attempts: Attempts[JobRecord] | None = None
         self.assembler = Assembler(
             job_id, log=lambda: owner.chunk_log(job_id), exact=owner.exact_sizes
         )
@@ -301,6 +306,43 @@ class JobRecord(JobStream):
 
     # -- for the handles
 
+    @property
+    def latest(self) -> JobRecord:
+        """The present attempt of this job; the job itself unless it was begun again."""
+        return self if self.attempts is None else self.attempts.latest
+
+    @property
+    def failure(self) -> Failed | None:
+        """The event with which the job failed."""
+        return self._outcome if isinstance(self._outcome, Failed) else None
+
+    async def until_over(self) -> None:
+        """Wait until the outcome is known, without waiting for handlers."""
+        if self._outcome is None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def follow(self, event_filter: EventFilter) -> EventIterator[Event]:
+        """Iterate over the events of this attempt and of those after it."""
+        if self.attempts is None:
+            return self.iterate(event_filter)
+        return AttemptsIterator(self.attempts, self, event_filter, self.wait_for_attempt)
+
+    async def following(self) -> JobRecord | None:
+        """Wait for the attempt after this one; ``None`` if this is the last.
+
+        Raises:
+            ArcpError: the client has ended.
+        """
+        if self.attempts is None:
+            return None
+        return await self.attempts.after(self.job_id, self.wait_for_attempt)
+
+    async def wait_for_attempt(self, waiter: asyncio.Future[None]) -> None:
+        """Wait for a further attempt, while the reader continues."""
+        await self.owner.gate.wait_for(waiter, result=True)
+
     async def wait_for_chunk(self, news: asyncio.Future[None]) -> None:
         """Wait for the next chunk of the result."""
         await self.owner.gate.wait_for(news, result=True)
@@ -366,11 +408,6 @@ class JobRecord(JobStream):
     def over(self) -> bool:
         """Whether the outcome is known."""
         return self._outcome is not None
-
-    @property
-    def failure(self) -> Failed | None:
-        """The failure, if the job failed."""
-        return self._outcome if isinstance(self._outcome, Failed) else None
 
     def _error(self, event: Failed) -> ArcpError:
         return job_error(

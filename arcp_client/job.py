@@ -11,7 +11,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, BinaryIO, Literal, TypeVar, overload
 
 from reactivex import Observable
 
@@ -21,6 +21,7 @@ from arcp_client._dispatch.event_filter import EventFilter, Kind
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client._jobrecord import JobRecord
 from arcp_client._notebook import job_html, show_live
+from arcp_client.errors import JobFailed
 from arcp_client.events import Event, Progress, Unknown
 from arcp_client.models import (
     Budget,
@@ -40,23 +41,43 @@ E3 = TypeVar("E3", bound=Event)
 E4 = TypeVar("E4", bound=Event)
 
 
-async def _save(job: JobHandle, record: JobRecord, path: str | PathLike[str]) -> int:
+async def _save(record: JobRecord, path: str | PathLike[str]) -> int:
     target = Path(path)
     part = _beside(target)
-    written = 0
     try:
         with part.open("xb") as file:  # never follows a link or file that another program put there
-            async for chunk in job.chunks():
-                written += file.write(chunk)
-            if not written:
-                result = await job.result()
-                if result.result_id is None:
-                    completed = await record.outcome()
-                    written = file.write(_as_bytes(digits.value_of(completed, "value")))
+            while True:
+                try:
+                    written = await _write(record, file)
+                    break
+                except JobFailed as error:
+                    record = await _next_attempt(record, error)
+                    file.seek(0)
+                    file.truncate()
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
     return written
+
+
+async def _write(record: JobRecord, file: BinaryIO) -> int:
+    written = 0
+    async for chunk in record.assembler.chunks(record.wait_for_chunk):
+        written += file.write(chunk)
+    completed = await record.outcome()
+    if not written and (await record.result()).result_id is None:
+        written = file.write(_as_bytes(digits.value_of(completed, "value")))
+    return written
+
+
+async def _next_attempt(record: JobRecord, error: JobFailed) -> JobRecord:
+    """Wait for the attempt after one that has failed; raise its error if it was the last."""
+    following = await record.following()
+    if following is None:
+        if record.attempts is not None and record.attempts.refusal is not None:
+            error.add_note(record.attempts.refusal)
+        raise error
+    return following
 
 
 def _beside(target: Path) -> Path:
@@ -83,7 +104,11 @@ class JobHandle:
     """
 
     def __init__(self, record: JobRecord) -> None:
-        self._record = record
+        self._first = record
+
+    @property
+    def _record(self) -> JobRecord:
+        return self._first.latest
 
     @property
     def id(self) -> str:
@@ -155,7 +180,7 @@ class JobHandle:
         return self._record.owner.verdict(self._record)
 
     def __aiter__(self) -> EventIterator[Event]:
-        return self._record.iterate(EventFilter())
+        return self._first.follow(EventFilter())
 
     @overload
     def events(self) -> EventIterator[Event]: ...
@@ -181,7 +206,7 @@ class JobHandle:
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind.
         """
-        return self._record.iterate(EventFilter(kinds))
+        return self._first.follow(EventFilter(kinds))
 
     async def result(self) -> Result:
         """Wait for the job's end and return its result, at any time and repeatedly (§7.3, §8.4).
@@ -202,7 +227,12 @@ class JobHandle:
             ArcpError: any other reason that ended the client during the wait, as in `Closed.cause`.
             WouldDeadlock: called in a handler for whose end the result would wait.
         """
-        return await self._record.result()
+        record = self._record
+        while True:
+            try:
+                return await record.result()
+            except JobFailed as error:
+                record = await _next_attempt(record, error)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Iterate over the result's decoded chunks, from the first one on, as they arrive (§8.4).
@@ -218,9 +248,19 @@ class JobHandle:
         """
         record = self._record
         record.owner.check_loop()
-        async for chunk in record.assembler.chunks(record.wait_for_chunk):
-            yield chunk
-        await record.outcome()
+        begun = False
+        while True:
+            try:
+                async for chunk in record.assembler.chunks(record.wait_for_chunk):
+                    begun = True
+                    yield chunk
+                await record.outcome()
+            except JobFailed as error:
+                if begun:
+                    raise
+                record = await _next_attempt(record, error)
+            else:
+                return
 
     async def save(self, path: str | PathLike[str]) -> int:
         """Write a chunked result to a file as it arrives, or an inline result as text or JSON.
@@ -236,7 +276,7 @@ class JobHandle:
         """
         check.a_path("path", path)
         self._record.owner.check_loop()
-        return await _save(self, self._record, path)
+        return await _save(self._record, path)
 
     def sse(self, *, last_event_id: str | None = None) -> AsyncGenerator[bytes, None]:
         """Stream the job to a browser: an async generator of server-sent events.
@@ -369,7 +409,42 @@ class JobHandle:
 
 
 class Job(JobHandle):
-    """A job that this client submitted."""
+    """A job that this client submitted.
+
+    A job that was submitted with ``retries`` may be begun again as another job. This handle is that
+    of all its attempts: ``id`` and the other properties are those of the present attempt, as are
+    `cancel`, `answer`, `send` and `sse`. An iteration continues with the events of the next attempt
+    after the `events.Failed` of an attempt. `result` and `save` wait for the last attempt. `chunks`
+    raises the error of an attempt that has failed after its first chunk.
+    """
+
+    @property
+    def attempts(self) -> tuple[str, ...]:
+        """The ids of the jobs that this job was begun as, the present one last."""
+        attempts = self._first.attempts
+        return (self.id,) if attempts is None else attempts.ids
+
+    async def next_attempt(self, after: str | None = None) -> str | None:
+        """Wait for the attempt that follows another one; returns its id.
+
+        Returns ``None`` once that one is known to be the last: the job has succeeded, its error is
+        not retryable, or no retry is left.
+
+        Args:
+            after: the id of an attempt; by default that of the present one.
+
+        Raises:
+            ValueError: ``after`` is not an attempt of this job.
+            ArcpError: the client was closed (`ClientClosed`), or ended for another reason.
+        """
+        check.a_text("after", after, none=True)
+        attempts, job_id = self._first.attempts, after or self.id
+        if job_id not in self.attempts:
+            raise ValueError(f"after: {job_id:.80} is not an attempt of this job")
+        if attempts is None:
+            return None
+        record = await attempts.after(job_id, self._first.wait_for_attempt)
+        return None if record is None else record.job_id
 
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the runtime to cancel the job (§7.4).

@@ -15,6 +15,7 @@ from arcp_client import _arguments as check
 from arcp_client._client.commands import Commands
 from arcp_client._client.job_table import JobTable
 from arcp_client._client.submission import Submission
+from arcp_client._wire import names as wire
 from arcp_client._wire.ids import is_trace_id
 from arcp_client.job import Job, JobHandle, JobView
 from arcp_client.models import (
@@ -54,6 +55,7 @@ class CommandMethods:
         parent: str | JobHandle | None = None,
         work_id: str | None = None,
         pause_lease: bool = False,
+        retries: int = 0,
         timeout: float | None = None,
     ) -> Job:
         """Start a job; returns once the runtime has accepted it (§7.1).
@@ -77,19 +79,30 @@ class CommandMethods:
             work_id: names the work of the job. A later job of the same agent with the same name
                 gets the answers that were given to the questions of the earlier one.
             pause_lease: open questions of the job stop the clock of ``expires_at``.
+            retries: how often the job is begun again if it fails with a retryable error, as when
+                its runtime was killed, after a growing pause. Each attempt is a job of its own,
+                with its own budget, the same ``work_id`` (that of the first: ``work_id``, or else
+                the key) and the same trace; `Job` is the handle of all. Its key is the key of the
+                submit, ``~`` and its number: after a restart, a submit with the same
+                ``idempotency_key`` and ``retries`` finds the present attempt.
             timeout: seconds to wait for the acceptance; ``Timeouts.request`` by default.
 
         Raises:
             AgentNotFound, AgentVersionNotFound, DuplicateKey, PermissionDenied, InvalidRequest:
                 the runtime refused the submit.
             RequestTimeout: no answer arrived in time. The job may run nevertheless.
-            FeatureNotNegotiated: ``work_id`` or ``pause_lease``, and the runtime has no questions.
+            FeatureNotNegotiated: the runtime does not know ``work_id`` or ``pause_lease``.
             ValueError: an argument is invalid for every runtime.
             ClientClosed: the client was closed.
         """
         check.a_text("trace_id", trace_id, none=True)
         check.seconds("timeout", timeout, none=True)
+        check.a_number("retries", retries, least=0)
         check.an_instance("parent", parent, (str, JobHandle), "a job or the id of one", none=True)
+        if retries:
+            idempotency_key = idempotency_key or Submission.new_key()
+            if work_id is None and wire.WORKS in self._commands.features:
+                work_id = idempotency_key
         submission = Submission.of(
             agent,
             input,
@@ -105,7 +118,11 @@ class CommandMethods:
             raise ValueError(
                 "trace_id must be 32 lower-case hexadecimal digits, not all zero (§11)"
             )
-        return await self._commands.submit(submission, trace_id=trace_id, timeout=timeout)
+        if retries:
+            submission.attempt(retries)  # its key is checked
+        return await self._commands.submit(
+            submission, trace_id=trace_id, timeout=timeout, retries=retries
+        )
 
     async def watch(
         self,

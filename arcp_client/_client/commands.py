@@ -14,7 +14,9 @@ import msgspec
 from arcp_client._client.engine import SessionEngine
 from arcp_client._client.job_table import JobTable
 from arcp_client._client.lifecycle import Lifecycle
+from arcp_client._client.retries import Retries
 from arcp_client._client.submission import Submission, is_own_key
+from arcp_client._jobrecord import JobRecord
 from arcp_client._protocol.pending import Request
 from arcp_client._telemetry import ClientTelemetry
 from arcp_client._wire import names as wire
@@ -67,6 +69,7 @@ class Commands:
         self._lifecycle = lifecycle
         self._jobs = jobs
         self._timeouts = timeouts
+        self._retries = Retries(self._attempt, jobs.retried)
 
     async def _ask(self, request: Request) -> Any:
         self._lifecycle.usable()
@@ -76,10 +79,34 @@ class Commands:
         seconds = self._timeouts.request if timeout is None else timeout
         return asyncio.get_running_loop().time() + seconds
 
+    @property
+    def features(self) -> frozenset[str]:
+        """The features of the present session; none before there is one."""
+        info = self._engine.info
+        return frozenset() if info is None else info.features
+
     async def submit(
-        self, submission: Submission, *, trace_id: str | None, timeout: float | None
+        self,
+        submission: Submission,
+        *,
+        trace_id: str | None,
+        timeout: float | None,
+        retries: int = 0,
     ) -> Job:
         """Start a job, or return the open job of a submission with the same key and parameters."""
+        job = await self._submit(submission, trace_id=trace_id, timeout=timeout)
+        if retries:
+            self._retries.keep(self._jobs.record(job.id), submission, retries)
+        return job
+
+    async def _attempt(self, submission: Submission, trace_id: str | None) -> JobRecord:
+        """Submit a further attempt."""
+        job = await self._submit(submission, trace_id=trace_id, timeout=None)
+        return self._jobs.record(job.id)
+
+    async def _submit(
+        self, submission: Submission, *, trace_id: str | None, timeout: float | None
+    ) -> Job:
         same = self._jobs.find_equal(submission)
         if same is not None:
             return same

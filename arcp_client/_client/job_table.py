@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
+from arcp_client._attempts import Attempts
 from arcp_client._client.submission import Submission
 from arcp_client._dispatch.early_events import EVENTS, EarlyEvents
 from arcp_client._dispatch.jobstreams import JobStream, JobStreams
@@ -41,6 +42,7 @@ class JobTable:
 
     Attributes:
         streams: the consumer that routes events to the records.
+        retried: the jobs that may be begun again.
     """
 
     def __init__(self, owner: JobOwner) -> None:
@@ -48,6 +50,7 @@ class JobTable:
         self._open: dict[str, JobRecord] = {}
         self._recent: OrderedDict[str, JobRecord] = OrderedDict()
         self._keys: dict[str, tuple[str, JobRecord]] = {}
+        self.retried: set[Attempts[JobRecord]] = set()
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
         self._early_events = EarlyEvents(in_use=self._in_use, drop=self._discard)
 
@@ -201,6 +204,8 @@ class JobTable:
 
     def close(self, error: Callable[[], ArcpError]) -> None:
         """Let every wait for a job fail, because the client has ended."""
+        for attempts in tuple(self.retried):
+            attempts.close(error)
         for record in tuple(self._open.values()):
             record.lose(error)
         self._open.clear()

@@ -25,6 +25,8 @@ from arcp_client.models import Lease
 __all__ = ["Submission", "is_own_key"]
 
 _OWN = "auto-"
+_KEY = 256
+"""Characters of a key."""
 
 
 def is_own_key(key: str | None) -> bool:
@@ -76,7 +78,7 @@ class Submission(msgspec.Struct, frozen=True):
         check.a_flag("pause_lease", pause_lease)
         if pause_lease and expires_at is None:
             raise ValueError("pause_lease: the lease has no end; give expires_at")
-        chosen = key if key is not None else f"{_OWN}{new_id()}"
+        chosen = key if key is not None else cls.new_key()
         try:
             message = Submit(
                 agent=agent,
@@ -101,7 +103,32 @@ class Submission(msgspec.Struct, frozen=True):
             key=chosen,
             payload=msgspec.Raw(payload),
             fingerprint=hashlib.sha256(payload).hexdigest(),
-            needs=names.ASKING if work_id is not None or pause_lease else None,
+            needs=(names.ASKING if pause_lease else names.WORKS if work_id is not None else None),
+        )
+
+    @staticmethod
+    def new_key() -> str:
+        """Make a key for one call."""
+        return f"{_OWN}{new_id()}"
+
+    def attempt(self, n: int) -> Submission:
+        """Return the submit of the n-th retry; its key is this one's and the number.
+
+        Raises:
+            ValueError: the key is too long.
+        """
+        key = f"{self.key}~{n}"
+        if len(key) > _KEY:
+            raise ValueError(
+                f"idempotency_key: with retries, at most {_KEY - len(f'~{n}')} characters"
+            )
+        fields = msgspec.json.decode(self.payload, type=dict[str, msgspec.Raw])
+        payload = msgspec.json.encode({**fields, "idempotency_key": key})
+        return msgspec.structs.replace(
+            self,
+            key=key,
+            payload=msgspec.Raw(payload),
+            fingerprint=hashlib.sha256(payload).hexdigest(),
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._dispatch.replay_buffer import Kept, ReplayBuffer, ReplayMemory
-from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
+from arcp_client._dispatch.streams import Iteration, Tap
 from arcp_client._protocol.actions import EventRun
 from arcp_client.events import Event, Gap
 
@@ -74,7 +74,7 @@ class JobStream:
             self.ended = True
             self.tap.end()
 
-    def iterate(self, event_filter: EventFilter) -> EventIterator[Event]:
+    def iterate(self, event_filter: EventFilter) -> Iteration[Event]:
         """Make an iterator over the replay buffer and later events, up to the terminal event."""
         self.gate.check_loop()
         iterator: Iteration[Event] = Iteration(event_filter, until_terminal=True, gate=self.gate)

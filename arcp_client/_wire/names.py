@@ -107,7 +107,9 @@ ASKING: Final = f"{PREFIX}ask"
 
 STEERING: Final = f"{PREFIX}steer"
 
-OFFERED: Final = (*FEATURES, ASKING, STEERING)
+WORKS: Final = f"{PREFIX}work"
+"""A submit may name its work."""
+OFFERED: Final = (*FEATURES, ASKING, STEERING, WORKS)
 """The features that clients and runtimes of this package offer."""
 
 DECLARATIONS: Final = "x-vendor.arcp-client.declarations"

@@ -268,6 +268,7 @@ class Client(EventMethods):
         parent: str | JobHandle | None = None,
         work_id: str | None = None,
         pause_lease: bool = False,
+        retries: int = 0,
         timeout: float | None = None,
     ) -> Job:
         """Start a job; returns once the runtime has accepted it (§7.1).
@@ -291,6 +292,12 @@ class Client(EventMethods):
             work_id: names the work of the job. A later job of the same agent with the same name
                 gets the answers that were given to the questions of the earlier one.
             pause_lease: open questions of the job stop the clock of ``expires_at``.
+            retries: how often the job is begun again if it fails with a retryable error, as when
+                its runtime was killed, after a growing pause. Each attempt is a job of its own,
+                with its own budget, the same ``work_id`` (that of the first: ``work_id``, or else
+                the key) and the same trace; `Job` is the handle of all. Its key is the key of the
+                submit, ``~`` and its number: after a restart, a submit with the same
+                ``idempotency_key`` and ``retries`` finds the present attempt.
             timeout: seconds to wait for the acceptance; ``Timeouts.request`` by default.
 
         Raises:
@@ -312,6 +319,7 @@ class Client(EventMethods):
             parent=parent.id if isinstance(parent, JobHandle) else parent,
             work_id=work_id,
             pause_lease=pause_lease,
+            retries=retries,
             timeout=timeout,
         )
         return self._job_of(job)

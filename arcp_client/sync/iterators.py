@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from arcp_client._attempts import AttemptsIterator
 from arcp_client._dispatch.streams import EventIterator as AsyncEventIterator
 from arcp_client._dispatch.streams import Iteration
 from arcp_client.events import Event
@@ -43,7 +44,7 @@ class EventIterator(Iterator[E], Generic[E]):
     """
 
     def __init__(self, access: LoopAccess, source: AsyncEventIterator[E]) -> None:
-        assert isinstance(source, Iteration)
+        assert isinstance(source, Iteration | AttemptsIterator)
         self._access = access
         self._progress = _Progress(source)
         self._held = [source]  # the only lasting reference, to be dropped in the loop thread
@@ -100,7 +101,7 @@ class _Progress:
 
     __slots__ = ("_source", "given", "unwatched")
 
-    def __init__(self, source: Iteration[Any]) -> None:
+    def __init__(self, source: Iteration[Any] | AttemptsIterator) -> None:
         self._source = weakref.ref(source)
         self.given = 0
         self.unwatched = True

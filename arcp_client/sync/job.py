@@ -322,9 +322,29 @@ class JobHandle:
 
 
 class Job(JobHandle):
-    """A job that this client submitted."""
+    """A job that this client submitted; all its attempts, as `arcp_client.Job`."""
 
     _job: aio.Job
+
+    @property
+    def attempts(self) -> tuple[str, ...]:
+        """The ids of the jobs that this job was begun as, the present one last."""
+        return self._job.attempts
+
+    def next_attempt(self, after: str | None = None) -> str | None:
+        """Wait for the attempt that follows another one; returns its id.
+
+        Returns ``None`` once that one is known to be the last: the job has succeeded, its error is
+        not retryable, or no retry is left.
+
+        Args:
+            after: the id of an attempt; by default that of the present one.
+
+        Raises:
+            ValueError: ``after`` is not an attempt of this job.
+            ArcpError: the client was closed (`ClientClosed`), or ended for another reason.
+        """
+        return self._access.run(self._job.next_attempt, after)
 
     def cancel(self, reason: str | None = None) -> None:
         """Ask the runtime to cancel the job (§7.4).

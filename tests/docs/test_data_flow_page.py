@@ -9,7 +9,8 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "data-flow.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 WORDS = [
-    *("acceptance", "back-pressure", "checkpoint", "consumer", "cursor", "detach", "dialect"),
+    *("acceptance", "attempt", "back-pressure", "checkpoint", "consumer", "cursor", "detach"),
+    "dialect",
     *("drain", "durable", "early event", "event", "fan-out", "frame", "gap", "history", "job"),
     *("job feed", "key", "lane", "lease", "link", "loop thread", "notification", "peer"),
     *("principal", "question", "registration", "replay", "replay buffer", "resume"),

@@ -49,6 +49,17 @@ def make(auth: Any = None, event_log: EventLog | None = None) -> Runtime:
     async def fails(input: Any, job: JobContext) -> None:
         raise JobFailed("the disk is full", code="INTERNAL_ERROR")
 
+    tries: dict[str, int] = {}
+
+    @runtime.agent("flaky")
+    async def flaky(input: int, job: JobContext) -> str:
+        """Fails as often as its input says, in each work."""
+        tries[job.work_id] = tries.get(job.work_id, 0) + 1
+        await job.log(f"try {tries[job.work_id]}")
+        if tries[job.work_id] <= input:
+            raise JobFailed("the disk is busy", code="UNAVAILABLE", retryable=True)
+        return f"done in try {tries[job.work_id]}"
+
     @runtime.agent("breaks")
     async def breaks(input: Any, job: JobContext) -> None:
         raise RuntimeError("a secret of the agent's")

@@ -553,3 +553,30 @@ def test_a_port_in_use_is_said(env: Env, url: str) -> None:
     done = run(env, "serve", "--port", port[1])
     assert done.returncode == 3
     assert "--port 0" in done.stderr
+
+
+# ---------------------------------------------------------------------- retries
+
+
+def test_run_begins_a_job_again_and_shows_each_attempt(arcp: Callable[..., Done]) -> None:
+    done = arcp("run", "flaky", "--input", "1", "--retries", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "done in try 2"
+    assert "try 1" in done.stderr
+    assert "try 2" in done.stderr
+    assert len(set(re.findall(r"job_[0-9A-Z]+", done.stderr))) == 2
+
+
+def test_run_fails_with_the_error_of_the_last_attempt(arcp: Callable[..., Done]) -> None:
+    done = arcp("run", "flaky", "--input", "9", "--retries", "1", "--output", "jsonl")
+    assert done.returncode == 1
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sum(line.get("event", line).get("kind") == "error" for line in lines) <= 2
+    assert len({line["job_id"] for line in lines if "job_id" in line}) == 2
+    assert "the disk is busy" in done.stderr
+
+
+def test_detached_runs_have_no_retries(arcp: Callable[..., Done]) -> None:
+    done = arcp("run", "flaky", "--retries", "1", "--detach")
+    assert done.returncode == 2
+    assert "--retries" in done.stderr

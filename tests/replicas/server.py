@@ -24,6 +24,13 @@ async def main() -> None:
             await asyncio.sleep(input["pause"])
         return input["count"]
 
+    @runtime.agent("works")
+    async def works(input: Any, job: JobContext) -> Any:
+        """As ``ticks``; returns the name of its work."""
+        await job.log(job.work_id)
+        await ticks(input, job)
+        return {"job_id": job.id, "work_id": job.work_id}
+
     async with runtime, runtime.serve() as server:
         print(server.url, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

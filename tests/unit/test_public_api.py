@@ -69,7 +69,7 @@ CALLS: dict[Any, dict[str, str]] = {
         "stats": "()",
         "submit": "async (agent, input=None, *, lease=None, expires_at=None,"
         " idempotency_key=None, max_runtime=None, trace_id=None, parent=None,"
-        " work_id=None, pause_lease=False, timeout=None)",
+        " work_id=None, pause_lease=False, retries=0, timeout=None)",
         "subscribe": "(handler, /, *kinds, job=None, order=None, batch=False, on_error='skip',"
         " barrier=True)",
         "watch": "async (job_id, *, history=False, from_seq=None, timeout=None)",
@@ -253,7 +253,11 @@ def test_what_an_agent_is_given() -> None:
 
 
 def test_a_job_can_be_cancelled_and_a_view_left() -> None:
-    assert members(arcp_client.Job, own=True) == {"cancel": "async (reason=None)"}
+    assert members(arcp_client.Job, own=True) == {
+        "attempts": "property",
+        "cancel": "async (reason=None)",
+        "next_attempt": "async (after=None)",
+    }
     assert members(arcp_client.JobView, own=True) == {"unsubscribe": "async ()"}
     assert arcp_client.Job.__bases__ == arcp_client.JobView.__bases__ == (arcp_client.JobHandle,)
 

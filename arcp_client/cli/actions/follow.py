@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -64,6 +64,7 @@ class Following:
         back: the command line with which the user can follow the job again.
         save: the file for the result.
         over: called when the job has ended and its outcome was delivered.
+        again: returns the job that begins a failed one again, given its id, if there will be one.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Following:
         back: str,
         save: Path | None = None,
         over: Callable[[], None] = lambda: None,
+        again: Callable[[str], Awaitable[Job | None]] | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
@@ -84,6 +86,7 @@ class Following:
         self._back = back
         self._save = save
         self._over = over
+        self._again = again
         self._children: asyncio.Queue[str] = asyncio.Queue(MOST)
         self._holes: list[events.Gap] = []
         self._lost: ArcpError | None = None
@@ -107,10 +110,19 @@ class Following:
                 async with (
                     beside(report.refresh()),
                     beside(self._adopt()),
-                    beside(self._detect_loss(job)),
                     beside(self._asker.run()),
                 ):
-                    await self._events(job, tree)
+                    job_id: str | None = job.id
+                    while job_id is not None:
+                        async with beside(self._detect_loss(job)):
+                            await self._events(job_id, tree)
+                        job_id = None
+                        following = await self._following()
+                        if following is not None:
+                            job, job_id = following, following.id
+                            tree = JobTree(JobProjection.of(job, history=True), self._described)
+                            report.close()
+                            report.began(tree)
                 await self._deliver(job)
                 if self._holes:
                     raise _holed(self._holes)
@@ -131,7 +143,14 @@ class Following:
             report.close()
         return await self._interrupted(job)
 
-    async def _events(self, job: JobHandle, tree: JobTree) -> None:
+    async def _following(self) -> Job | None:
+        """Return the job that begins the one that has ended again, if there will be one."""
+        end = self._end
+        if self._again is None or not isinstance(end, events.Failed) or end.job_id is None:
+            return None
+        return await self._again(end.job_id) if end.retryable else None
+
+    async def _events(self, job_id: str, tree: JobTree) -> None:
         async for event in self._stream:
             if isinstance(event, events.Gap) and loses_events(event) and tree.is_own(event):
                 self._holes.append(event)
@@ -148,7 +167,7 @@ class Following:
             self._report.event(event)
             if self._asks:
                 self._asker.seen(event)
-            if event.terminal and event.job_id == job.id:
+            if event.terminal and event.job_id == job_id:
                 self._end = event
                 return
         if self._lost is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def run(
     lease: list[str],
     max_runtime: float | None,
     key: str | None,
+    retries: int = 0,
     save: Path | None,
     detach: bool,
     ephemeral: bool,
@@ -53,6 +55,12 @@ def run(
         "max_runtime": max_runtime,
         "idempotency_key": key or f"cli-{secrets.token_hex(12)}",
     }
+    if retries:
+        if detach:
+            raise CommandError(
+                Exit.USAGE, "--detach excludes --retries", "this process begins the job again"
+            )
+        submit["retries"] = retries
     kept: saved_runs.SavedRun | None = None
     if not ephemeral:
         try:
@@ -167,6 +175,7 @@ class _Running:
             back="arcp-client watch" if self._kept is None else "arcp-client run --resume",
             save=self._save,
             over=self._over,
+            again=partial(self._next, client, [job]),
         )
         try:
             since = entry.created_at if entry is not None else None
@@ -174,6 +183,27 @@ class _Running:
         finally:
             if isinstance(report, RecordingReport):
                 report.finish()
+
+    async def _next(self, client: Client, known: list[Job], failed: str) -> Job | None:
+        """Return the attempt after one that has failed; ``None`` if that was the last.
+
+        Args:
+            client: the client.
+            known: the job; it is replaced by that of a further submit.
+            failed: the id of the attempt that has failed.
+        """
+        if "retries" not in self._submit:
+            return None
+        following = await known[0].next_attempt(failed)
+        if following is None and known[0].resumed:
+            # An earlier process submitted it: the same submit finds its attempts.
+            known[0] = job = await client.submit(**self._submit)
+            found: str | None = job.attempts[0]
+            while found is not None and found != failed:
+                found = await job.next_attempt(found)
+            following = None if found is None else await job.next_attempt(found)
+        handle = None if following is None else client.job(following)
+        return handle if isinstance(handle, Job) else None
 
     def _over(self) -> None:
         self._open = False

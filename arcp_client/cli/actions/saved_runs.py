@@ -52,6 +52,7 @@ class _Submit(msgspec.Struct, forbid_unknown_fields=True):
     idempotency_key: str | msgspec.UnsetType = msgspec.UNSET
     lease: dict[str, list[str]] | msgspec.UnsetType | None = msgspec.UNSET
     max_runtime: float | msgspec.UnsetType | None = msgspec.UNSET
+    retries: int | msgspec.UnsetType = msgspec.UNSET
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that were given."""

@@ -38,6 +38,14 @@ def run(
         typer.Option(metavar="SECONDS", help="Time after which the runtime ends the job."),
     ] = None,
     key: KeyOption = None,
+    retries: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Begin the job again, N times at most, if its error is retryable.",
+        ),
+    ] = 0,
     save: SaveOption = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Submit the job, print its id, and exit.")
@@ -80,5 +88,6 @@ def run(
         raise CommandError(Exit.USAGE, "Missing argument 'AGENT'", "see --help")
     return action.run(
         kept(None, None), agent, input, lease=lease or [], max_runtime=max_runtime, key=key,
-        save=save, detach=detach, ephemeral=ephemeral, profile=at.profile, record=record,
+        retries=retries, save=save, detach=detach, ephemeral=ephemeral, profile=at.profile,
+        record=record,
     )  # fmt: skip

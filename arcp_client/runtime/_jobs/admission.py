@@ -432,8 +432,10 @@ def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> N
     missing = [feature for feature in _GATED if feature in asked]
     if grant.expires_at is not None:
         missing.append(names.LEASE_EXPIRY)
-    if grant.pauses or names.WORK_ID in submit.extra:
+    if grant.pauses:
         missing.append(names.ASKING)
+    if names.WORK_ID in submit.extra:
+        missing.append(names.WORKS)
     if "@" in submit.agent:
         missing.append(names.AGENT_VERSIONS)
     for feature in missing:

@@ -65,6 +65,14 @@ CALLS: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
         [5, "", "nope", "0" * 32],
     ),
     ("submit", "pause_lease"): (lambda c, _, v: c.submit("echo", pause_lease=v), FLAGS),
+    ("submit", "retries"): (
+        lambda c, _, v: c.submit("echo", retries=v),
+        [None, "5", 1.5, True, -1, NAN],
+    ),
+    ("next_attempt", "after"): (
+        lambda _, job, v: job.next_attempt(v),
+        [5, b"job", "", "job_unknown"],
+    ),
     ("submit", "work_id"): (lambda c, _, v: c.submit("echo", work_id=v), [5, b"work", ""]),
     ("submit", "parent"): (lambda c, _, v: c.submit("echo", parent=v), [5, b"job", ["job"], ""]),
     ("submit", "timeout"): (lambda c, _, v: c.submit("echo", timeout=v), SECONDS),
