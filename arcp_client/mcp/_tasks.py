@@ -64,7 +64,7 @@ class _Notice(types.Notification[dict[str, Any], Literal["notifications/tasks"]]
     params: dict[str, Any]
 
 
-class _Record:
+class _TaskRecord:
     """What is known of a job that is a task, besides the state in its handle.
 
     Attributes:
@@ -135,7 +135,7 @@ class Tasks:
         self._outcome = outcome
         self._cancel = cancel
         self._ttl = ttl
-        self._records: OrderedDict[str, _Record] = OrderedDict()
+        self._records: OrderedDict[str, _TaskRecord] = OrderedDict()
         self._refused: OrderedDict[str, int] = OrderedDict()
         self._declined: OrderedDict[str, None] = OrderedDict()
 
@@ -257,10 +257,10 @@ class Tasks:
                 data={"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
             )
 
-    async def _record(self, job_id: str, created: datetime | None = None) -> _Record:
+    async def _record(self, job_id: str, created: datetime | None = None) -> _TaskRecord:
         found = self._records.get(job_id)
         if found is None:
-            found = self._records[job_id] = _Record(created)
+            found = self._records[job_id] = _TaskRecord(created)
             self._owner.spawn(self._follow(job_id, found), name=f"task {job_id}")
             if len(self._records) > _MOST:
                 self._forget()
@@ -284,7 +284,7 @@ class Tasks:
         )
         self._records.pop(next(ended, next(iter(self._records))))
 
-    async def _follow(self, job_id: str, record: _Record) -> None:
+    async def _follow(self, job_id: str, record: _TaskRecord) -> None:
         try:
             async with self._watches.job(job_id) as job:
                 record.job = job
@@ -315,7 +315,7 @@ class Tasks:
         refused = self._refused.get(question.question_id, 0)
         return f"{question.question_id}:{refused}" if refused else question.question_id
 
-    async def _task(self, ctx: Context, job_id: str, record: _Record) -> dict[str, Any]:
+    async def _task(self, ctx: Context, job_id: str, record: _TaskRecord) -> dict[str, Any]:
         """The task as ``tasks/get`` answers it."""
         job = record.job
         assert job is not None, "it is ready"

@@ -28,7 +28,7 @@ from arcp_client.web._http import bodies
 from arcp_client.web._http.problems import Problem, answer, problem
 from arcp_client.web._http.security import Handler, check_type
 from arcp_client.web.exports.agui import InterruptId
-from arcp_client.web.exports.agui_log import CursorExpired, RunLog, View
+from arcp_client.web.exports.agui_log import CursorExpired, RunLog, RunView
 
 __all__ = ["add_ag_ui_routes"]
 
@@ -125,7 +125,7 @@ class _CancelBody(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _HttpRun:
     """A run that this process has served.
 
     Attributes:
@@ -160,7 +160,7 @@ class _Endpoint:
         self._make_input = make_input
         self._options = options
         self._tasks = TaskOwner("arcp_client.web")
-        self._runs: OrderedDict[tuple[str, str], _Run] = OrderedDict()
+        self._runs: OrderedDict[tuple[str, str], _HttpRun] = OrderedDict()
         self._logs: OrderedDict[str, RunLog] = OrderedDict()
 
     async def stop(self, _app: web.Application) -> None:
@@ -203,7 +203,7 @@ class _Endpoint:
             status=202, body=frames.encoded({"job_id": job.id}), content_type="application/json"
         )
 
-    def _known(self, ids: tuple[str, str]) -> _Run:
+    def _known(self, ids: tuple[str, str]) -> _HttpRun:
         found = self._runs.get(ids)
         if found is None:
             raise Problem(
@@ -218,7 +218,7 @@ class _Endpoint:
 
     async def _begun(
         self, ids: tuple[str, str], given: RunAgentInput, body: dict[str, Any], key: str | None
-    ) -> _Run:
+    ) -> _HttpRun:
         """The run that a request begins or has begun."""
         if key is None:
             key = f"ag-ui-{_digest([self._agent, *ids]).hex()[:32]}"
@@ -238,7 +238,7 @@ class _Endpoint:
                 idempotency_key=key,
                 **self._options,
             )
-            found = _Run(self._log(job, prefix), digest)
+            found = _HttpRun(self._log(job, prefix), digest)
         body["messages"] = [*body["messages"], *made]
         return found
 
@@ -249,7 +249,7 @@ class _Endpoint:
         own = [message for message in given.messages if message.id in kept]
         return self._make_input(given.model_copy(update={"messages": own}))
 
-    async def _resumed(self, ids: tuple[str, str], entries: Sequence[ResumeEntry]) -> _Run:
+    async def _resumed(self, ids: tuple[str, str], entries: Sequence[ResumeEntry]) -> _HttpRun:
         """The run that continues from questions."""
         digest = _digest([each.model_dump(mode="json") for each in entries])
         known = self._runs.get(ids)
@@ -286,7 +286,7 @@ class _Endpoint:
                 again.append(interrupt.question_id)
         questions = [each.question_id for each, _ in named]
         after = log.latest(questions)
-        return _Run(log, digest, after, frozenset(questions), tuple(refusals), tuple(again))
+        return _HttpRun(log, digest, after, frozenset(questions), tuple(refusals), tuple(again))
 
     async def _job(self, job_id: str) -> JobHandle:
         """A job of this agent by its id."""
@@ -320,9 +320,13 @@ class _Endpoint:
     # ------------------------------------------------------------------ streams
 
     async def _stream(
-        self, request: web.Request, ids: tuple[str, str], run: _Run, messages: list[dict[str, Any]]
+        self,
+        request: web.Request,
+        ids: tuple[str, str],
+        run: _HttpRun,
+        messages: list[dict[str, Any]],
     ) -> web.StreamResponse:
-        view = View(
+        view = RunView(
             thread_id=ids[0],
             run_id=ids[1],
             after=run.after,

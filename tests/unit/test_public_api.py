@@ -55,7 +55,7 @@ CALLS: dict[Any, dict[str, str]] = {
         "job": "(job_id)",
         "jobs": "aiter (*, status=(), agent=None, created_after=None, timeout=None)",
         "notifications": "property",
-        "on": "(*kinds, job=None, order=None, batch=False, on_error='skip', barrier=True)",
+        "on": "(*kinds, job=None, order=None, batch=False, on_error='skip', barrier=True, tx=None)",
         "on_error": "(hook)",
         "on_slow": "(hook)",
         "on_state": "(hook)",
@@ -71,7 +71,7 @@ CALLS: dict[Any, dict[str, str]] = {
         " idempotency_key=None, max_runtime=None, trace_id=None, parent=None,"
         " work_id=None, pause_lease=False, retries=0, timeout=None)",
         "subscribe": "(handler, /, *kinds, job=None, order=None, batch=False, on_error='skip',"
-        " barrier=True)",
+        " barrier=True, tx=None)",
         "watch": "async (job_id, *, history=False, from_seq=None, timeout=None)",
     },
     arcp_client.JobHandle: {

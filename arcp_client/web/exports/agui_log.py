@@ -30,7 +30,7 @@ from arcp_client.web.exports.agui import Run
 from arcp_client.web.exports.agui_messages import Messages, joined
 from arcp_client.web.exports.masking import Masking
 
-__all__ = ["CursorExpired", "RunLog", "View"]
+__all__ = ["CursorExpired", "RunLog", "RunView"]
 
 MEMORY = 1 << 20
 """Bytes of events that a log keeps."""
@@ -76,7 +76,7 @@ class _Start(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class View:
+class RunView:
     """What one connection shows.
 
     Attributes:
@@ -226,7 +226,7 @@ class RunLog:
         return max(question_ids, key=lambda each: self._starts[each].n)
 
     async def play(
-        self, stream: FrameStream, view: View, cursor: str | None
+        self, stream: FrameStream, view: RunView, cursor: str | None
     ) -> AsyncGenerator[bytes, None]:
         """Yield the events of a run as server-sent events.
 
@@ -255,7 +255,7 @@ class RunLog:
         finally:
             self.viewers -= 1
 
-    async def prepare(self, view: View, cursor: str | None) -> None:
+    async def prepare(self, view: RunView, cursor: str | None) -> None:
         """Wait until the log has what a front end has: the history of the job may still arrive.
 
         Raises:
@@ -268,7 +268,7 @@ class RunLog:
         newest = max(map(self._number, view.conversation), default=0)
         await self._until(lambda: self._n >= newest)
 
-    def _batch(self, view: View, at: int) -> tuple[bytes, int]:
+    def _batch(self, view: RunView, at: int) -> tuple[bytes, int]:
         parts: list[bytes] = []
         size = 0
         for entry in self._entries[at - self._first :]:
@@ -283,7 +283,7 @@ class RunLog:
                 break
         return b"".join(parts), at
 
-    def _head(self, view: View) -> tuple[bytes, int]:
+    def _head(self, view: RunView) -> tuple[bytes, int]:
         """The frames that begin a run, and the position from which it continues."""
         start = self._starts.get(view.after)
         n = start.n if start is not None else 0
@@ -301,7 +301,7 @@ class RunLog:
             return _frames([begun, *refused], first.cursor), start.at + 1
         return self._snapshot(view, n, [begun, *refused])
 
-    def _snapshot(self, view: View, n: int, head: list[bytes]) -> tuple[bytes, int]:
+    def _snapshot(self, view: RunView, n: int, head: list[bytes]) -> tuple[bytes, int]:
         """The frames that give a front end all that the run has made up to now."""
         before = [each for each in view.conversation if self._number(each) <= n]
         made = self._messages.after(n)
