@@ -20,7 +20,8 @@ __all__ = ["CUTS", "REFUSALS", "ResumeState"]
 REFUSALS: Final = 3
 """Transient refusals until a session is given up."""
 CUTS: Final = 8
-"""Links that may end without an answer to the resume: with the default delays, almost a minute."""
+"""Links that may end without an answer to the resume, or with one that the runtime cannot answer at
+present: with the default delays, almost a minute."""
 
 
 class ResumeState:
@@ -30,8 +31,8 @@ class ResumeState:
         session_id: the session, ``None`` before the first welcome.
         token: its newest resume token.
         refusals: how many transient refusals lead to giving up the session.
-        cuts: how many links that end without an answer lead to giving up the session; 1 once the
-            resume window has passed.
+        cuts: how many links that end without an answer, or with INTERNAL_ERROR that may be tried
+            again, lead to giving up the session; 1 once the resume window has passed.
     """
 
     def __init__(
@@ -113,6 +114,9 @@ class ResumeState:
             transient = step is Next.AGAIN
         else:
             transient = refusal.code == names.PERMISSION_DENIED or refusal.retryable
+        if refusal.code == names.INTERNAL_ERROR and refusal.retryable:
+            self._cut += 1  # the session is not refused: its runtime or database is away
+            return Next.AGAIN if self._cut < self._limits[1] else Next.FRESH
         self._refused += 1
         if transient and self._refused < self._limits[0]:
             return Next.AGAIN

@@ -182,6 +182,8 @@ class ServerHandshake:
         if taken is not None:
             adopted = self._sessions.adopt(taken)
             await self._follow(adopted, taken.watches)
+            if adopted.lost:  # meanwhile: to another replica, or with the lease of this one
+                raise _moved()
         session_id = block.session_id if taken is None else taken.state.id
         session = self._sessions.resume(principal, session_id, token, last)
         if features is None:  # as before, but without the features that this link cannot have
@@ -227,9 +229,7 @@ class ServerHandshake:
         session.note()
         await self._stored()
         if session.lost:
-            raise request_error(
-                names.INTERNAL_ERROR, "another replica holds the session now", retryable=True
-            )
+            raise _moved()
         if session.expired:
             raise request_error(names.RESUME_WINDOW_EXPIRED, "the session has just expired")
         welcome = frames.control(names.WELCOME, payload, session_id=session.id)
@@ -237,6 +237,12 @@ class ServerHandshake:
 
 
 _RESUME_REFUSED = frozenset({names.RESUME_WINDOW_EXPIRED, names.PERMISSION_DENIED})
+
+
+def _moved() -> RequestError:
+    return request_error(
+        names.INTERNAL_ERROR, "this replica no longer holds the session", retryable=True
+    )
 
 
 def _block(request: Resume, frame: ControlFrame) -> ResumeBlock:

@@ -90,7 +90,6 @@ def test_s5_an_expired_window_means_a_fresh_session() -> None:
         (names.PERMISSION_DENIED, "python", False),
         (names.RESUME_WINDOW_EXPIRED, "go", False),
         (names.RESUME_WINDOW_EXPIRED, "java", False),
-        (names.INTERNAL_ERROR, "arcp-client", True),
     ],
 )
 @rule("accept-24")
@@ -168,6 +167,17 @@ def test_a_resume_that_is_cut_off_again_and_again_is_given_up_once() -> None:
     assert not state.possible
     state.left(200.0)
     assert presented(state) is None
+
+
+def test_s5_a_session_outlives_a_runtime_that_cannot_answer_for_almost_a_minute() -> None:
+    """While its database fails over, for example."""
+    state = live()
+    steps = []
+    for _ in range(CUTS):
+        assert presented(state) == ("s1", "t1", 7)
+        steps.append(state.refused(refusal(names.INTERNAL_ERROR, retryable=True), STRICT))
+        state.left(101.0)
+    assert steps == [Next.AGAIN] * (CUTS - 1) + [Next.FRESH]
 
 
 def test_once_the_window_has_passed_one_cut_is_enough() -> None:
