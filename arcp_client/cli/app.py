@@ -75,17 +75,27 @@ _EPILOG = (
 # ------------------------------------------------------------------------- the parser
 
 
-class _AsTyped:
-    """Leaves values as they were typed while a completion is answered.
+class _NoConversion:
+    """The conversion of an option without a value: a flag, or a counted option such as ``-vv``."""
 
-    A completion compares words. To convert a value, typer imports pydantic, which takes twice the
-    time of all the rest.
+    @staticmethod
+    def coerce(value: bool | int | None, **_: Any) -> bool | int | None:
+        return value
+
+
+class _AsTyped:
+    """Leaves values as they were typed while a completion is answered, and flags in any case.
+
+    To convert a value, typer imports pydantic, which takes twice the time of all the rest. A
+    completion compares words, and the help of a command reads only flags.
     """
 
     def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:
-            for parameter in self.get_params(ctx):
+        for parameter in self.get_params(ctx):
+            if ctx.resilient_parsing:
                 parameter.process_value = lambda ctx, value: value
+            elif getattr(parameter, "is_flag", False) or getattr(parameter, "count", False):
+                parameter.get_runtime_param = lambda: _NoConversion
         words: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         return words
 

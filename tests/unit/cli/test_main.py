@@ -33,10 +33,11 @@ def test_a_missing_extra_is_an_instruction(name: str) -> None:
     assert done.stdout == ""
 
 
-def test_help_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize("command", [[], ["top"], ["watch"], ["web"], ["config", "show"]])
+def test_help_imports_nothing_heavy(command: list[str]) -> None:
     done = python(
         "import sys\n"
-        "sys.argv = ['arcp-client', '--help']\n"
+        f"sys.argv = ['arcp-client', *{command}, '--help']\n"
         "from arcp_client.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
         "heavy = {'aiohttp', 'pydantic', 'msgspec', 'reactivex', 'rich.console'}\n"
@@ -44,6 +45,12 @@ def test_help_imports_nothing_heavy() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("loaded: []\n")
+
+
+def test_help_names_the_commands() -> None:
+    done = python(
+        "import sys\nsys.argv = ['arcp-client', '--help']\nfrom arcp_client.cli import main\nmain()"
+    )
     for command in ("demo", "serve", "run", "watch", "jobs", "status", "cancel", "result", "ping"):
         assert f"\n  {command} " in done.stdout
 
