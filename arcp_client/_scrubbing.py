@@ -269,7 +269,10 @@ def _is_pair(value: Any) -> bool:
 def _hinted(text: str) -> bool:
     # One pass in C for each hint takes a tenth of the time of one regular expression for all.
     folded = text.lower() if text.isascii() else text.casefold()
-    return any(hint in folded for hint in _HINTS)
+    for hint in _HINTS:  # noqa: SIM110 - each event passes here; a generator takes twice the time
+        if hint in folded:
+            return True
+    return False
 
 
 def _bearer(found: re.Match[str]) -> str:

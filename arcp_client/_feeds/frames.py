@@ -31,6 +31,7 @@ __all__ = [
     "exact",
     "frame",
     "mark_of",
+    "numbered",
     "plain",
     "position",
 ]
@@ -143,6 +144,11 @@ def frame(kind: str, data: bytes, *, id: Position | None = None) -> bytes:
 
 def batch(entries: Sequence[bytes], last: Position) -> bytes:
     """A frame with several events, with their numbers; ``last`` is the position of the last one."""
-    first = last.n - len(entries) + 1
-    numbered = (b'{"n":%d,%b' % (n, entry[1:]) for n, entry in enumerate(entries, first))
-    return frame("events", b"[%b]" % b",".join(numbered), id=last)
+    return frame("events", numbered(entries, last.n), id=last)
+
+
+def numbered(entries: Sequence[bytes], last: int) -> bytes:
+    """Several events as a JSON list, with their numbers; ``last`` is that of the last one."""
+    first = last - len(entries) + 1
+    made = (b'{"n":%d,%b' % (n, entry[1:]) for n, entry in enumerate(entries, first))
+    return b"[%b]" % b",".join(made)

@@ -5,17 +5,14 @@ own pace. So a slow reader costs no memory and delays no other reader, and a pag
 continues at its position. A feed keeps a limited number of bytes. A reader that asks for an event
 which is no longer kept is reset to the oldest event.
 
-A position contains the id of its event besides the number. So it is also valid in the feed of
-another process that has received the event, even if that feed begins with another event. For such a
-reader, the feed adds an offset to its numbers, so that the reader gets consecutive ones.
+A reader may ask for a tail: the state of the job now, and the newest events. It reads older events
+in pages, on demand. The state is computed here, once for all readers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets as random
 import time
-from collections import OrderedDict
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -26,6 +23,8 @@ from pydantic import SecretStr
 from arcp_client import errors, events, transcripts
 from arcp_client._feeds import frames, rows
 from arcp_client._feeds.frames import Position
+from arcp_client._feeds.kept_events import KeptEvents
+from arcp_client._feeds.result_tails import ResultTails
 from arcp_client._feeds.signals import SharedFrame, Signal
 from arcp_client.events import Event, Gap
 from arcp_client.job import JobHandle
@@ -33,9 +32,9 @@ from arcp_client.models import JobSummary
 from arcp_client.projection import JobProjection, JobRow
 from arcp_client.transcripts import Scrubber
 
-__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "MEMORY", "QUIET", "JobFeed", "Reset", "ResumePoint"]
+__all__ = ["MEMORY", "QUIET", "JobFeed", "Reset", "ResumePoint"]
 
-Reset = Literal["start", "expired", "restarted"]
+Reset = Literal["start", "expired", "restarted", "skipped"]
 
 _LISTED = (
     "agent", "version", "status", "parent_job_id", "created_at", "ended_at", "label", "last",
@@ -45,19 +44,17 @@ _LISTED = (
 
 MEMORY = 8 << 20
 """Bytes of events that are kept for each job."""
-BATCH_EVENTS = 500
-BATCH_BYTES = 64 * 1024
 _BATCH_INTERVAL = 0.05
 _DETAIL_INTERVAL = 0.25
-_NUMBER = 16
-"""Bytes that the number of an event takes in a batch, or more."""
-_CACHED_BATCHES = 8
-_CACHED_SHARE = 8
-"""Batches take at most an eighth of the memory of a feed, besides the newest one."""
 QUIET = 1.0
 """Seconds without an event after which a history counts as complete."""
 _HISTORY = 10.0
 """Seconds after the start of a feed after which its history counts as complete."""
+_PAUSE = 0.25
+"""Seconds without a past event after which the history counts as read, for a tail."""
+_HISTORY_RATE = 2500
+"""Events a second that arrive only during a history."""
+_RATE_INTERVAL = 0.1
 
 
 class ResumePoint(NamedTuple):
@@ -93,12 +90,10 @@ class JobFeed:
     Attributes:
         job: the job.
         started: the state of the job when the feed started, as a line of a transcript.
-        epoch: a random id of this feed; a new feed of the same job has another one.
+        kept: its newest events.
         projection: the state of the job, computed from the events so far.
         changed: notifies readers of new events.
         detail: the frame with the state of the job.
-        first: the number of the oldest event that is kept; ``last + 1`` if there is none.
-        last: the number of the newest event; 0 before the first one.
         ended: the final status of the job, after its terminal event.
         error: the reason why no more events arrive, if the terminal event is missing.
         summary: the entry of the job in the runtime's listing.
@@ -112,30 +107,24 @@ class JobFeed:
     ) -> None:
         self.job = job
         self.started = transcripts.job(job)
-        self.epoch = random.token_hex(8)
+        self.kept = KeptEvents(memory)
         self.projection = JobProjection.of(job)
         self.changed = Signal(_BATCH_INTERVAL)
         self.detail = SharedFrame(self._detail, _DETAIL_INTERVAL)
-        self.first = 1
-        self.last = 0
         self.ended: str | None = None
         self.error: BaseException | None = None
         self.summary: JobSummary | None = None
         self.unlisted = False
         self.streamed: Literal["text", "binary"] | None = None
+        self._results = ResultTails()
         self._first_seq: int | None = None
         self._secrets: list[str | SecretStr] = list(secrets)
         self.scrubber = Scrubber(self._secrets)
         self._learn_credentials()
-        self._entries: list[bytes] = []
-        self._mark_before = f"~{self.epoch}"
-        self._memory = memory
-        self._held = 0
-        self._batches: OrderedDict[tuple[int, int], tuple[int, bytes]] = OrderedDict()
-        self._batched = 0
-        self._numbers: dict[str, int] = {}
-        self._numbered = 0
         self._began = self._grew = asyncio.get_running_loop().time()
+        self._began_at = datetime.now(UTC)
+        self._measured = (self._began, 0)
+        self._rate = float("inf")
 
     # ------------------------------------------------------------------ adding events
 
@@ -145,14 +134,18 @@ class JobFeed:
             self._learn_credentials()
         elif isinstance(event, events.ResultChunk) and self.streamed != "binary":
             self.streamed = "text" if event.encoding == "utf8" else "binary"
-        if not self.last:
+        self._grew = now = asyncio.get_running_loop().time()
+        if not self.kept.last:
             self._first_seq = event.seq
-        self.last += 1
+            self._measured = now, 0
         line = frames.entry(int(time.time() * 1000), frames.plain(event, self.scrubber))
-        self._entries.append(line)
-        self._held += len(line)
-        self._grew = asyncio.get_running_loop().time()
-        self.limit(self._memory)
+        self.kept.add(line)
+        since, count = self._measured
+        if now - since >= _RATE_INTERVAL:
+            self._rate = (self.kept.last - count) / (now - since)
+            self._measured = now, self.kept.last
+        if isinstance(event, events.ResultChunk):
+            self._results.take(line)
         self.projection.apply(event)
         if event.terminal:
             self.projection.describe(self.job)
@@ -169,12 +162,6 @@ class JobFeed:
         self.changed.notify_now()
         self.detail.notify_now()
 
-    def limit(self, memory: int) -> None:
-        """Keep at most this many bytes of events from now on."""
-        self._memory = memory
-        if self._held > memory:
-            self._forget()
-
     def close(self) -> None:
         """Cancel the pending wake-ups."""
         self.changed.close()
@@ -186,21 +173,6 @@ class JobFeed:
         if new:
             self._secrets += new
             self.scrubber = Scrubber(self._secrets)
-
-    def _forget(self) -> None:
-        """Drop an eighth of the memory at once, as removing from the head of a list is slow."""
-        spare, forgotten = self._held - self._memory * 7 // 8, 0
-        freed = 0
-        while freed < spare and forgotten < len(self._entries) - 1:
-            freed += len(self._entries[forgotten])
-            forgotten += 1
-        if forgotten:
-            self._mark_before = self._mark(self.first + forgotten - 1)
-            self._numbers.clear()
-            self._numbered = 0
-        del self._entries[:forgotten]
-        self._held -= freed
-        self.first += forgotten
 
     # ------------------------------------------------------------------ reading frames
 
@@ -214,90 +186,76 @@ class JobFeed:
         """Whether the job was lost: no more events arrive, and how it ended is unknown."""
         return isinstance(self.error, errors.JobLost | errors.JobNotFound) and self.ended is None
 
-    def resume_point(self, asked: Position | None) -> ResumePoint | None:
+    def resume_point(self, asked: Position | None, tail: int | None = None) -> ResumePoint | None:
         """Where a reader that asks for a position continues.
 
         The result is ``None`` as long as the event at that position may still arrive: the feed of
         another process has issued the position, and this feed still receives the history of the
-        job. Ask again after a change, and after `QUIET` seconds.
+        job. Ask again after a change, and after `QUIET` seconds. So it is for a reader that wants a
+        tail, as long as the history arrives quickly.
+
+        Args:
+            asked: the position; ``None`` for a reader that has read nothing.
+            tail: how many of the newest events the reader wants at most if it starts anew, which it
+                does as well if more events have arrived since its position; ``None`` for all.
         """
-        oldest = self.first - 1
+        start = self.kept.first - 1 if tail is None else self.kept.tail_start(tail)
+        if tail is not None and self._receives_history_quickly:
+            return None
         if asked is None:
-            return ResumePoint(oldest, "start")
-        if oldest <= asked.n <= self.last and self._mark(asked.n) == asked.mark:
-            return ResumePoint(asked.n)
-        if not asked.mark.startswith("~"):
-            found = self._find(asked.mark)
-            if found is not None:
-                return ResumePoint(found, shift=asked.n - found)
-            if self._receives_history:
-                return None
-        return ResumePoint(oldest, "expired" if asked.n < oldest else "restarted")
+            return ResumePoint(start, "start")
+        found = self.kept.number_of(asked)
+        if found is not None and found >= start:
+            return ResumePoint(found, shift=asked.n - found)
+        if found is not None:
+            return ResumePoint(start, "skipped")
+        if not asked.mark.startswith("~") and self._receives_history:
+            return None
+        return ResumePoint(start, "expired" if asked.n < self.kept.first - 1 else "restarted")
 
     @property
     def _receives_history(self) -> bool:
         now = asyncio.get_running_loop().time()
         return not self.over and now < min(self._grew + QUIET, self._began + _HISTORY)
 
-    def _mark(self, n: int) -> str:
-        """The mark of the event with this number, from ``first - 1`` to ``last``."""
-        if n < self.first:
-            return self._mark_before
-        return frames.mark_of(self._entries[n - self.first]) or f"~{self.epoch}"
+    @property
+    def _receives_history_quickly(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self.over or now >= self._began + _HISTORY:
+            return False
+        newest = self.projection.last_at
+        if not self.kept.last or (newest is not None and newest < self._began_at):
+            return now < self._grew + _PAUSE
+        since, count = self._measured
+        rate = self._rate
+        if now - since >= _RATE_INTERVAL:
+            rate = (self.kept.last - count) / (now - since)
+        return rate > _HISTORY_RATE
 
-    def _find(self, mark: str) -> int | None:
-        """The number of the event with this mark, if it is kept or is the last forgotten one."""
-        if mark == self._mark_before:
-            return self.first - 1
-        for n in range(max(self._numbered + 1, self.first), self.last + 1):
-            self._numbers[self._mark(n)] = n
-        self._numbered = self.last
-        return self._numbers.get(mark)
-
-    def read(self, after: int, shift: int = 0) -> tuple[int, bytes] | None:
-        """The next batch after a number, with the number of its last event; ``None`` if empty.
+    def reset(self, reason: Reset, after: int, *, tail: bool = False) -> bytes:
+        """The frame that tells a page to drop its events: those after a number follow.
 
         Args:
-            after: the number; at least ``first - 1``.
-            shift: what is added to the numbers in the batch.
+            reason: why.
+            after: the number.
+            tail: whether to add what the page would have computed from all events so far: ``at``,
+                the number of the last of these events, ``results``, and ``older``, how many
+                events before the following ones the page can ask for.
         """
-        if after >= self.last:
-            return None
-        known = self._batches.get((after, shift))
-        if known is not None:
-            return known
-        begin = after - self.first + 1
-        size, end = 0, begin
-        while end < len(self._entries) and end - begin < BATCH_EVENTS:
-            size += len(self._entries[end]) + _NUMBER
-            if size > BATCH_BYTES and end > begin:
-                break
-            end += 1
-        last = after + end - begin
-        position = Position(self._mark(last), last + shift)
-        made = (last, frames.batch(self._entries[begin:end], position))
-        self._batches[after, shift] = made
-        self._batched += len(made[1])
-        while len(self._batches) > _CACHED_BATCHES or (
-            len(self._batches) > 1 and self._batched > self._memory // _CACHED_SHARE
-        ):
-            self._batched -= len(self._batches.popitem(last=False)[1][1])
-        return made
-
-    def reset(self, reason: Reset) -> bytes:
-        """The frame that tells a page to drop its events: the oldest one follows."""
-        return frames.frame(
-            "reset",
-            frames.encoded({"reason": reason}),
-            id=Position(self._mark(self.first - 1), self.first - 1),
-        )
+        told: dict[str, Any] = {"reason": reason}
+        if tail:
+            told["at"] = self.kept.last
+            told["older"] = after - self.kept.first + 1
+            told["results"] = self._results.to_list()
+        position = Position(self.kept.mark(after), after)
+        return frames.frame("reset", frames.encoded(told), id=position)
 
     @property
     def missing(self) -> Gap | None:
         """A gap in place of the events that are no longer kept; ``None`` if all are kept."""
-        if self.first == 1:
+        if self.kept.first == 1:
             return None
-        oldest = frames.decoded(self._entries[0])["event"].get("seq")
+        oldest = frames.decoded(self.kept.entries[0])["event"].get("seq")
         return Gap(
             first=self._first_seq or 0,
             last=oldest - 1 if isinstance(oldest, int) else None,
@@ -307,10 +265,10 @@ class JobFeed:
 
     def value(self) -> bytes | None:
         """The inline result as JSON, with secrets masked and the exact digits of its numbers."""
-        if self.ended != "success" or not self._entries:
+        if self.ended != "success" or not self.kept.entries:
             return None
         try:
-            value = msgspec.json.decode(self._entries[-1], type=_ResultEntry).event.value
+            value = msgspec.json.decode(self.kept.entries[-1], type=_ResultEntry).event.value
         except ValueError:  # a lone surrogate
             return None
         return bytes(value) or None
@@ -318,7 +276,7 @@ class JobFeed:
     def lines(self) -> Iterable[transcripts.EventLine]:
         """The kept events as lines of a transcript; secrets are masked already."""
         begin: int | None = None
-        for line in tuple(self._entries):
+        for line in tuple(self.kept.entries):
             entry = frames.decoded(line)
             fields = entry["event"]
             begin = entry["at"] if begin is None else begin

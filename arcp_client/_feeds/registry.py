@@ -221,7 +221,7 @@ class FeedRegistry:
         feed = JobFeed(job, secrets=self._secrets, memory=min(_LIGHT, share) if light else share)
         found = self._feeds[job.id] = _Registered(feed, owned=owned, light=light)
         for each in () if light else full:
-            each.feed.limit(share)
+            each.feed.kept.limit(share)
         found.reader = self._owner.spawn(self._read(found), name=f"feed {job.id}")
         self._start_timer(found)
         return feed
@@ -268,7 +268,7 @@ class FeedRegistry:
             self._drop(found)  # a new subscription may succeed
             return None
         if found is not None and found.light and not light:
-            if found.feed.first > 1:  # a page needs the first events, which it has dropped
+            if found.feed.kept.first > 1:  # a page needs the first events, which it has dropped
                 self._drop(found)
                 return None
             full = sum(not each.light for each in self._feeds.values())
@@ -276,7 +276,7 @@ class FeedRegistry:
                 self._make_room([each for each in self._feeds.values() if not each.light])
                 full -= 1
             found.light = False
-            found.feed.limit(min(self._memory, self._total // (full + 1)))
+            found.feed.kept.limit(min(self._memory, self._total // (full + 1)))
         if found is not None and found.timer is not None:  # a viewer is about to come
             found.timer.cancel()
             found.timer = None
@@ -303,7 +303,7 @@ class FeedRegistry:
             async for event in feed.job:
                 feed.add(event)
                 self._changed(feed)
-                if feed.last % _YIELD_EVERY == 0:
+                if feed.kept.last % _YIELD_EVERY == 0:
                     await asyncio.sleep(0)  # let other tasks run during a long history
         except ArcpError as error:
             feed.fail(error)

@@ -24,6 +24,7 @@ __all__ = ["Companion", "FrameStream", "job_frames", "viewed"]
 
 _KEEPALIVE = 15.0
 """Seconds of silence after which a comment is sent; proxies close idle streams after a minute."""
+_HISTORY_POLL = 0.1
 
 
 class Companion(Protocol):
@@ -111,7 +112,12 @@ class FrameStream:
 
 
 async def job_frames(
-    stream: FrameStream, feed: JobFeed, asked: Position | None, *, link: Companion | None = None
+    stream: FrameStream,
+    feed: JobFeed,
+    asked: Position | None,
+    *,
+    link: Companion | None = None,
+    tail: int | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the events of a job until the job ends.
 
@@ -121,6 +127,7 @@ async def job_frames(
         asked: the position that the reader asked for; ``None`` starts at the oldest event.
         link: the state of the link to send as well, if any. Such a stream stays open after the
             client was closed.
+        tail: how many of the newest events a reader wants that starts anew; ``None`` for all.
     """
     place: ResumePoint | None = None
     link_sent, detail_sent = 0, 0
@@ -140,18 +147,19 @@ async def job_frames(
                 detail_sent = feed.detail.revision
                 yield stream.sending(feed.detail.frame)
             if place is None:
-                place = feed.resume_point(asked)
+                place = feed.resume_point(asked, tail)
                 if place is None:  # the history of the job still arrives
-                    if await stream.wait(QUIET):
+                    if await stream.wait(QUIET if tail is None else _HISTORY_POLL):
                         yield stream.sending(frames.KEEPALIVE)
                     continue
-            if place.after < feed.first - 1:
-                place = ResumePoint(feed.first - 1, "expired")
+            if place.after < feed.kept.first - 1:
+                start = feed.kept.first - 1 if tail is None else feed.kept.tail_start(tail)
+                place = ResumePoint(start, "expired")
             if place.reason is not None:
                 reason, place = place.reason, ResumePoint(place.after)
-                yield stream.sending(feed.reset(reason))
+                yield stream.sending(feed.reset(reason, place.after, tail=tail is not None))
                 continue  # the oldest event may have changed meanwhile
-            batch = feed.read(place.after, place.shift)
+            batch = feed.kept.read(place.after, place.shift)
             if batch is not None:
                 place = ResumePoint(batch[0], shift=place.shift)
                 yield stream.sending(batch[1])
@@ -177,6 +185,7 @@ async def viewed(
     asked: Position | None,
     *,
     link: Companion | None = None,
+    tail: int | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the frames of `job_frames` while the feed counts a viewer.
 
@@ -184,6 +193,6 @@ async def viewed(
     """
     with feeds.viewing(feed) as kept:
         if kept:
-            async with aclosing(job_frames(stream, feed, asked, link=link)) as source:
+            async with aclosing(job_frames(stream, feed, asked, link=link, tail=tail)) as source:
                 async for frame in source:
                     yield frame

@@ -172,6 +172,7 @@ def mount(app: web.Application, client: Client, options: DashboardOptions) -> No
     route("api/jobs", dashboard.submit, "POST", changes=True)
     route("api/jobs/{id}/input", dashboard.input, "GET")
     route("api/jobs/{id}/stream", dashboard.job_stream, "GET")
+    route("api/jobs/{id}/events", dashboard.older, "GET")
     route("api/jobs/{id}/transcript", dashboard.transcript, "GET")
     route("api/jobs/{id}/document", dashboard.document, "GET")
     route("api/jobs/{id}/result", dashboard.result, "GET")
@@ -327,12 +328,12 @@ class _Dashboard:
         if body.path == "api/overview/stream":
             await self._refresh()
             return self._overview_frames
-        found = re.fullmatch(r"api/jobs/([^/]+)/stream", body.path)
+        found = re.fullmatch(r"api/jobs/([^/?]+)/stream(?:\?tail=([0-9]{1,6}))?", body.path)
         if found is None:
             raise Problem(404, "NOT_FOUND", "there is no such stream")
         feed = await self.feeds.open(_checked_id(unquote(found[1])))
-        asked = frames.position(body.after)
-        return lambda stream: viewed(stream, self.feeds, feed, asked, link=self.link)
+        asked, tail = frames.position(body.after), _tail(found[2])
+        return lambda stream: viewed(stream, self.feeds, feed, asked, link=self.link, tail=tail)
 
     async def job_stream(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/stream``."""
@@ -340,6 +341,17 @@ class _Dashboard:
         feed = await self._feed(request)
         _check_streams(request)  # others may have opened meanwhile
         return _stream(self.feeds, feed, self.link)
+
+    async def older(self, request: web.Request) -> web.StreamResponse:
+        """``GET ./api/jobs/{id}/events``."""
+        asked = frames.position(request.query.get("until"))
+        feed = await self._feed(request)
+        page = None if asked is None else feed.kept.older(asked)
+        if page is None:
+            raise Problem(
+                404, "NOT_KEPT", "the server no longer keeps these events", "reload the page"
+            )
+        return web.Response(body=page, content_type="application/json")
 
     async def transcript(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/transcript``."""
@@ -456,9 +468,16 @@ class _Dashboard:
 
 
 def _stream(feeds: FeedRegistry, feed: JobFeed, link: LinkStatus) -> EventStream:
-    return EventStream(
-        lambda stream, request: viewed(stream, feeds, feed, asked_position(request), link=link)
-    )
+    def play(stream: FrameStream, request: web.Request) -> AsyncGenerator[bytes, None]:
+        tail = _tail(request.query.get("tail"))
+        return viewed(stream, feeds, feed, asked_position(request), link=link, tail=tail)
+
+    return EventStream(play)
+
+
+def _tail(text: str | None) -> int | None:
+    """How many of the newest events a page wants at most; ``None`` for all that are kept."""
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,6}", text, re.ASCII) else None
 
 
 def _check_streams(request: web.Request) -> None:

@@ -100,8 +100,8 @@ class _Jobs:
         feed = await self.feeds.open(job_id)
         found: list[Text] = []
         with self.feeds.viewing(feed):
-            after = max(after, feed.first - 1)
-            while len(found) < _MOST and (batch := feed.read(after)) is not None:
+            after = max(after, feed.kept.first - 1)
+            while len(found) < _MOST and (batch := feed.kept.read(after)) is not None:
                 after, data = batch
                 entries = frames.decoded(data.partition(b"data: ")[2].strip())
                 found.extend(_line(entry["event"]) for entry in entries)

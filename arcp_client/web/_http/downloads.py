@@ -110,13 +110,16 @@ def document(feed: JobFeed, given: bytes | None) -> web.StreamResponse:
 async def _document(feed: JobFeed, given: bytes | None) -> AsyncIterator[bytes]:
     state = frames.encoded(feed.describe())
     head = frames.encoded(DOCUMENT), given or b"null", state
-    yield b'{"schema":%b,"submitted":%b,"job":%b,"first_event":%d,"events":[' % (*head, feed.first)
+    yield b'{"schema":%b,"submitted":%b,"job":%b,"first_event":%d,"events":[' % (
+        *head,
+        feed.kept.first,
+    )
     piece = bytearray()
-    after = feed.first - 1
-    while (batch := feed.read(after)) is not None:
+    after = feed.kept.first - 1
+    while (batch := feed.kept.read(after)) is not None:
         last, frame = batch
         entries = frame.partition(b"data: ")[2].strip()[1:-1]  # without the brackets of the list
-        piece += (b"," if after >= feed.first else b"\n") + entries
+        piece += (b"," if after >= feed.kept.first else b"\n") + entries
         after = last
         if len(piece) >= _PIECE:
             yield bytes(piece)

@@ -14,17 +14,18 @@ import { waterfall } from './waterfall.js';
 /**
  * Draw a job's state, at most ten times a second; `tick` brings what counts seconds up to date.
  *
+ * `older()` asks the server for older events, and gives a promise of their arrival.
  * `told(events, errors)` hears what was drawn, for those who listen; `drawn(at)` when the oldest
  * event that is new on screen came to the server: events from before `since()` are history, not late.
  * `now()` is the clock that ages and countdowns go by, in ms.
  */
-export function jobPanel(state, { transcript = null, result = null, links = true, jobs = () => new Map(), hrefOf = null, told = () => {}, drawn = () => {}, since = () => Infinity, now = Date.now } = {}) {
+export function jobPanel(state, { transcript = null, result = null, older = null, links = true, jobs = () => new Map(), hrefOf = null, told = () => {}, drawn = () => {}, since = () => Infinity, now = Date.now } = {}) {
   const facts = factsPanel();
   const fault = faultPanel();
   const lease = leasePanel();
   const relations = relationsPanel();
   const outcome = resultPanel();
-  const timeline = timelineView(state, { transcript, hrefOf });
+  const timeline = timelineView(state, { transcript, hrefOf, older });
   const calls = waterfall();
   const family = familyPanel();
   const origin = originPanel();
@@ -69,8 +70,8 @@ export function jobPanel(state, { transcript = null, result = null, links = true
     element,
     draw,
     /** Take one message in and draw it soon. */
-    take(type, data, bytes) {
-      for (const id of state.take(type, data, bytes)) changed.add(id);
+    take(type, data, bytes, position) {
+      for (const id of state.take(type, data, bytes, position)) changed.add(id);
       if (type === 'reset') {
         received = errors = 0;
         oldest = null;
@@ -78,6 +79,16 @@ export function jobPanel(state, { transcript = null, result = null, links = true
       }
       if (type === 'events' && oldest === null) oldest = firstSince(data, since());
       draw();
+    },
+    /** Take a page of older events in. */
+    prepend(page, bytes) {
+      if (timeline.paused) return;
+      const { timeline: rows } = state;
+      const unseen = [rows.received - received, rows.errors - errors];
+      const renamed = state.prepend(page, bytes);
+      [received, errors] = [rows.received - unseen[0], rows.errors - unseen[1]];
+      changed = new Set();
+      timeline.prepended(renamed);
     },
     tick,
     origin,

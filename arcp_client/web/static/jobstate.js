@@ -1,5 +1,6 @@
 /** Computes what the page of a job shows from the messages of its stream. No document, no clock. */
 
+import { num } from './numbers.js';
 import { Timeline } from './timeline.js';
 
 /**
@@ -24,11 +25,13 @@ export class JobState {
     this.value = undefined;
     this.failure = null;
     this.held = null;
+    this.before = null;                // the position up to which the server has older events
+    this.folded = 0;                   // the number of the last event in what the reset brought
     this.reason = null;
   }
 
-  /** Take one message of the stream in; returns the ids of rows that changed. */
-  take(type, data, bytes) {
+  /** Take one message of the stream in, with its position; returns the ids of rows that changed. */
+  take(type, data, bytes, id = '') {
     switch (type) {
       case 'job':
         this.detail = data;
@@ -40,6 +43,9 @@ export class JobState {
         this.forget();
         this.ended = null;
         this.reason = data.reason;
+        this.before = data.older > 0 && id ? id : null;
+        this.folded = data.at ?? 0;
+        this.streams.restore(data.results ?? []);
         break;
       case 'events':
         return this.#events(data, bytes);
@@ -55,13 +61,25 @@ export class JobState {
     const last = this.timeline.last;
     for (const { n, event } of entries) {
       if (last !== null && n <= last) continue;
-      if (event.kind === 'result_chunk') this.streams.take(event);
+      if (event.kind === 'result_chunk' && n > this.folded) this.streams.take(event);
       else if (event.kind === 'result') this.value = event;
       else if (event.kind === 'error') this.failure = event;
     }
     const changed = this.timeline.apply(entries, bytes);
     this.held = this.timeline.start;
+    if (!this.timeline.growable) this.before = null;
     return changed;
+  }
+
+  /**
+   * Take a page of older events in: `{before, events}`. Gives the new ids of rows, as
+   * `Timeline.prepend` does; null if the page has no room for them, and then asks for no more.
+   */
+  prepend({ before, events }, bytes) {
+    const renamed = this.timeline.prepend(events, bytes);
+    this.before = renamed ? before : null;
+    this.held = this.timeline.start;
+    return renamed;
   }
 
   /** Events that are older than what the page holds. */
@@ -71,11 +89,17 @@ export class JobState {
 }
 
 const TAIL = 32 * 1024;
+const utf8 = new TextEncoder();
 
-/** Results that come in pieces: the end of each text, and how much there was. */
+/** Results that come in pieces: the end of each text, and how much there was. As `result_tails.py`. */
 export class ResultStreams {
   constructor() {
     this.byId = new Map();
+  }
+
+  /** Begin with what the server has computed. */
+  restore(results) {
+    this.byId = new Map(results.map((each) => [each.id, { ...each }]));
   }
 
   take(event) {
@@ -87,9 +111,10 @@ export class ResultStreams {
       this.byId.set(id, stream);
     }
     const data = String(event.data ?? '');
-    if (event.chunk_seq < stream.next) return;            // a piece that came again
-    if (event.chunk_seq > stream.next) stream.missing += event.chunk_seq - stream.next;
-    stream.next = event.chunk_seq + 1;
+    const seq = num(event.chunk_seq) ?? 0;
+    if (seq < stream.next) return;                        // a piece that came again
+    stream.missing += seq - stream.next;
+    stream.next = seq + 1;
     stream.chunks += 1;
     stream.done = event.more === false;
     if (event.encoding === 'base64') {
@@ -97,11 +122,12 @@ export class ResultStreams {
       stream.size += Math.floor(data.replace(/=+$/, '').length * 3 / 4);
       return;
     }
-    stream.size += data.length;
+    stream.size += utf8.encode(data).length;
     stream.text += data;
-    if (stream.text.length > 2 * TAIL) {
-      stream.cut += stream.text.length - TAIL;
-      stream.text = stream.text.slice(-TAIL);
-    }
+    if (stream.text.length <= 2 * TAIL) return;
+    const letters = [...stream.text];                     // no pair of surrogates is cut
+    if (letters.length <= 2 * TAIL) return;
+    stream.cut += letters.length - TAIL;
+    stream.text = letters.slice(-TAIL).join('');
   }
 }

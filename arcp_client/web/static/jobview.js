@@ -7,9 +7,11 @@ import { jobPanel } from './jobpanel.js';
 import { ENDED } from './status.js';
 import { copyButton } from './copy.js';
 import { jobHref, listHref } from './router.js';
-import { follow, send } from './stream.js';
+import { follow, get, send } from './stream.js';
 import { clip, oneLine } from './text.js';
 import { everySecond } from './ticker.js';
+
+const TAIL = 2000;                           // events that a page begins with; older ones come on demand
 
 export function jobView({ id, query }, { store, announcer, page, link, shownAt, needLogin, lookOnce, watchOverview }) {
   const path = `api/jobs/${encodeURIComponent(id)}`;
@@ -18,6 +20,7 @@ export function jobView({ id, query }, { store, announcer, page, link, shownAt, 
   const panel = jobPanel(state, {
     transcript,
     result: `${path}/result`,
+    older,
     jobs: () => store.state.jobs,
     hrefOf: (n) => `${jobHref(id)}?event=${n}`,
     told: (events, errors) => announcer.events(events, errors),
@@ -41,6 +44,7 @@ export function jobView({ id, query }, { store, announcer, page, link, shownAt, 
   let asked = false;
   let looks = 0;
   let wanted = Number(query?.get('event') ?? 0) || 0;    // the event that the address names, until it is there
+  let revealing = false;
   let opened = Infinity;                     // since when events come as they happen
 
   function controls() {
@@ -78,14 +82,37 @@ export function jobView({ id, query }, { store, announcer, page, link, shownAt, 
     show(failure, true);
   }
 
+  /** Get a page of events that are older than those on the page. */
+  async function older() {
+    const until = state.before;
+    try {
+      const { body, bytes } = await get(`${path}/events?until=${encodeURIComponent(until)}`);
+      if (state.before !== until) return;    // a reset came first
+      panel.prepend(body, bytes);
+    } catch (cause) {
+      if (state.before === until) state.before = null;
+      if (cause.status === 401) needLogin();
+      else fail(cause);
+    }
+  }
+
+  /** Show the event that the address names; load older events until it is there. */
+  async function reveal() {
+    if (revealing) return;
+    revealing = true;
+    for (let until = null; state.before !== until && wanted < state.timeline.start; await older()) until = state.before;
+    revealing = false;
+    if (panel.reveal(wanted)) wanted = 0;
+  }
+
   const on = {};
   for (const type of ['job', 'link', 'reset', 'events', 'end']) {
-    on[type] = (data, bytes) => {
-      panel.take(type, data, bytes);
+    on[type] = (data, bytes, position) => {
+      panel.take(type, data, bytes, position);
       if (type === 'link') link(data);
       if (type === 'reset') noteReset(data.reason);
       if (type === 'job' || type === 'end') controls();
-      if (type === 'events' && wanted > 0 && panel.reveal(wanted)) wanted = 0;
+      if (type === 'events' && wanted > 0) reveal();
       if (type === 'end') {
         stream.stop();
         watchOverview(true);                 // the link is still worth knowing
@@ -98,13 +125,14 @@ export function jobView({ id, query }, { store, announcer, page, link, shownAt, 
     const words = {
       __proto__: null,
       restarted: 'The dashboard’s server was restarted: the timeline was read again from what it holds.',
+      skipped: 'The page was away for long: it shows the newest events.',
       expired: 'The page was away for long: the timeline was read again from what the server still holds.',
     }[reason] ?? '';
     put(restarted, words);
     show(restarted, Boolean(words));
   }
 
-  const stream = follow(`${path}/stream`, {
+  const stream = follow(`${path}/stream?tail=${TAIL}`, {
     on,
     state(now) {
       if (now === 'live' || now === 'turns') {

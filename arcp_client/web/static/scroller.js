@@ -22,7 +22,7 @@ export class Scroller {
   #painted = 0;
   #end = 0;                    // where following it last went
 
-  constructor({ viewport, list, source, make, fill, onFollow = () => {} }) {
+  constructor({ viewport, list, source, make, fill, onFollow = () => {}, onTop = () => {} }) {
     this.viewport = viewport;
     this.list = list;
     this.follow = true;
@@ -30,6 +30,7 @@ export class Scroller {
     this.#make = make;
     this.#fill = fill;
     this.onFollow = onFollow;
+    this.onTop = onTop;
     viewport.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     viewport.addEventListener('keydown', (event) => this.#key(event));
     list.addEventListener('click', (event) => {
@@ -162,6 +163,22 @@ export class Scroller {
     return this.#shown.size;
   }
 
+  /** Rows have new ids: what is open, has the focus and is looked at stays the same. */
+  rename(renamed) {
+    const focused = this.#focusedId();
+    this.#open = new Map([...this.#open].map(([id, more]) => [renamed(id), more]));
+    if (this.#anchor) this.#anchor = { ...this.#anchor, id: renamed(this.#anchor.id) };
+    const shown = [...this.#shown.values()];
+    this.#shown.clear();
+    for (const { element } of shown) {
+      const id = renamed(Number(element.dataset.id));
+      if (this.#shown.has(id)) element.remove();
+      else this.#shown.set(id, { element, version: -1, open: this.#open.has(id) });
+      element.dataset.id = id;
+    }
+    if (focused !== null) this.#shown.get(renamed(focused))?.element.querySelector('.line').focus({ preventScroll: true });
+  }
+
   /** Forget what was opened and where the reader was. */
   clear() {
     this.#open.clear();
@@ -186,6 +203,7 @@ export class Scroller {
     const end = viewport.scrollTop + viewport.clientHeight >= viewport.scrollHeight - 3;
     this.#following(end);
     this.#remember();
+    if (viewport.scrollTop < viewport.clientHeight && !end) this.onTop();
     if (Math.abs(viewport.scrollTop - this.#painted) > this.#row / 2) this.#paint(this.#source.count(), this.#extras());
   }
 

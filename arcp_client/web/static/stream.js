@@ -18,7 +18,7 @@ const PATIENCE = 10000;                      // a stream that brings nothing is 
  * windows are visible they share one stream; in browsers that cannot, they take turns, and each goes on
  * after the last id it saw.
  *
- * `on` maps types of messages to `(data, bytes)`; `state` is told 'connecting', 'live', 'turns' (live,
+ * `on` maps types of messages to `(data, bytes, position)`; `state` is told 'connecting', 'live', 'turns' (live,
  * and others have their turn too), 'offline' or 'idle'.
  */
 export function follow(url, { on, state = () => {}, refused = () => true }) {
@@ -61,7 +61,7 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
         if (source !== mine) return;
         got = true;
         if (message.lastEventId) last = message.lastEventId;
-        listener(parse(message.data), message.data.length);
+        listener(parse(message.data), message.data.length, message.lastEventId);
       });
     }
     mine.addEventListener('error', () => {
@@ -79,7 +79,7 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
     shared = share(url, last, {
       message(kind, id, text) {
         if (id) last = id;
-        on[kind]?.(parse(text), text.length);
+        on[kind]?.(parse(text), text.length, id);
       },
       state,
       async refused({ status, error }) {
@@ -177,16 +177,24 @@ export async function errorOf(response) {
   return { code: `HTTP_${response.status}`, message: response.statusText || 'The server refused the request.', remedy: '' };
 }
 
+/** Get JSON with the digits of its numbers: `{body, bytes}`; throws as `send` does. */
+export async function get(path) {
+  const response = await asked(path, {});
+  const text = await response.text();
+  return { body: parse(text), bytes: text.length };
+}
+
 /** Send JSON; gives `{status, body}` or throws an Error with `code`, `remedy` and `status`. */
 export async function send(path, body) {
+  const response = await asked(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: write(body) });
+  const text = await response.text();
+  return { status: response.status, body: text ? parse(text) : null };
+}
+
+async function asked(path, options) {
   let response;
   try {
-    response = await fetch(new URL(path, document.baseURI), {
-      method: 'POST',
-      credentials: 'same-origin',
-      headers: { 'Content-Type': 'application/json' },
-      body: write(body),
-    });
+    response = await fetch(new URL(path, document.baseURI), { credentials: 'same-origin', ...options });
   } catch {
     throw Object.assign(new Error('The dashboard’s server does not answer.'), {
       code: 'OFFLINE', status: 0, remedy: 'Check that it runs, then try again.',
@@ -196,6 +204,5 @@ export async function send(path, body) {
     const error = await errorOf(response);
     throw Object.assign(new Error(error.message), { code: error.code, remedy: error.remedy, status: response.status });
   }
-  const text = await response.text();
-  return { status: response.status, body: text ? parse(text) : null };
+  return response;
 }

@@ -17,6 +17,8 @@ export class Timeline {
   #base = 0;
   #bytes = 0;
   #calls = new Map();
+  #given = [];                       // the batches so far, while older ones may come; null after that
+  #givenBytes = 0;
 
   constructor({ rows = 10000, bytes = 24 * 2 ** 20 } = {}) {
     this.limits = { rows, bytes };
@@ -29,6 +31,8 @@ export class Timeline {
     this.#rows = [];
     this.#calls.clear();
     this.#bytes = 0;
+    this.#given = [];
+    this.#givenBytes = 0;
     this.last = null;                  // position of the newest event
     this.start = null;                 // position of the first one given
     this.at = null;                    // when the server got the newest one, in ms
@@ -63,6 +67,7 @@ export class Timeline {
   apply(entries, bytes = entries.length * 300) {
     const changed = new Set();
     const known = this.next;
+    this.#remember(entries, bytes);
     const share = entries.length ? bytes / entries.length : 0;
     for (const { n, at, event } of entries) {
       if (this.last !== null && n <= this.last) {
@@ -79,6 +84,45 @@ export class Timeline {
     }
     this.#trim();
     return changed;
+  }
+
+  /**
+   * Take older entries in, which end where the first one given begins: the rows are those of all
+   * entries in one. Null if there is no room for them, or after rows were dropped.
+   *
+   * All rows get new ids: gives a function from an earlier id to that of the row with its first event.
+   */
+  prepend(entries, bytes = entries.length * 300) {
+    if (this.#given === null || this.received + entries.length > this.limits.rows || this.#givenBytes + bytes > this.limits.bytes) return null;
+    const begins = new Map(this.#rows.map((row) => [row.id, row.n]));
+    const given = [[entries, bytes], ...this.#given];
+    this.reset();
+    for (const [batch, size] of given) this.apply(batch, size);
+    return (id) => this.rowAt(begins.get(id) ?? 0);
+  }
+
+  /** Whether older entries may be taken in. */
+  get growable() {
+    return this.#given !== null;
+  }
+
+  #remember(entries, bytes) {
+    if (this.#given === null) return;
+    this.#given.push([entries, bytes]);
+    this.#givenBytes += bytes;
+    if (this.received + entries.length > this.limits.rows || this.#givenBytes > this.limits.bytes) this.#given = null;
+  }
+
+  /** The id of the row with this event, or of the row before it. */
+  rowAt(n) {
+    let low = 0;
+    let high = this.#rows.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#rows[middle].n <= n) low = middle + 1;
+      else high = middle;
+    }
+    return this.#base + Math.max(0, low - 1);
   }
 
   #hole(first, last, at) {
@@ -153,6 +197,7 @@ export class Timeline {
   #trim() {
     const { rows, bytes } = this.limits;
     if (this.#rows.length <= rows && this.#bytes <= bytes) return;
+    this.#given = null;
     let cut = 0;
     let left = this.#bytes;
     // A tenth more than needed: cutting the front of a long array is not for every event.

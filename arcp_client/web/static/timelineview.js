@@ -13,7 +13,7 @@ import { count, plural } from './text.js';
  *
  * Paused, it stays as it is while the state goes on: nothing is lost, new events are counted.
  */
-export function timelineView(state, { transcript = null, hrefOf = null } = {}) {
+export function timelineView(state, { transcript = null, hrefOf = null, older: askOlder = null } = {}) {
   let match = null;                       // null: everything is shown
   let visible = [];                       // ids that match, if there is a filter
   let seen = 0;                           // ids below it were looked at
@@ -47,9 +47,14 @@ export function timelineView(state, { transcript = null, hrefOf = null } = {}) {
     },
     fill: (li, id, open) => fill(li, timeline.row(id), open, hrefOf),
     onFollow: () => jump(),
+    onTop: () => { if (!match) more(); },
   });
 
-  const older = el('p', { class: 'note', hidden: true });
+  const olderWords = el('span');
+  const olderFile = transcript ? el('a', { href: transcript, download: true }, 'Download the transcript') : null;
+  const olderButton = el('button', { type: 'button', class: 'button small', hidden: true, on: { click: () => more() } }, 'Show older events');
+  const older = el('p', { class: 'note', hidden: true }, olderWords, ' ', olderButton, ' ', olderFile);
+  let asking = false;
   const empty = el('p', { class: 'empty' }, 'No events yet.');
   const latest = el('button', { type: 'button', class: 'button small', hidden: true, on: { click: () => { scroller.toEnd(); viewport.focus(); } } }, 'Jump to latest');
   const pauseWord = el('span', {}, 'Pause');
@@ -72,6 +77,19 @@ export function timelineView(state, { transcript = null, hrefOf = null } = {}) {
     older,
     el('div', { class: 'log-frame' }, viewport, empty),
     el('p', { id: 'timeline-keys', class: 'visually-hidden' }, 'Arrow keys move between events, Enter opens one, End follows the newest, p pauses.'));
+
+  /** Ask for a page of older events, unless one is on its way. */
+  async function more() {
+    if (!askOlder || asking || !state.before || pausedAt) return;
+    asking = true;
+    draw();
+    try {
+      await askOlder();
+    } finally {
+      asking = false;
+      draw();
+    }
+  }
 
   function setPaused(on) {
     if (on === Boolean(pausedAt)) return;
@@ -115,7 +133,7 @@ export function timelineView(state, { transcript = null, hrefOf = null } = {}) {
   }
 
   function emptiness() {
-    if (!timeline.size) return 'No events yet.';
+    if (!timeline.size) return state.reason === null ? 'The events are being loaded …' : 'No events yet.';
     if (end() <= begin()) return 'What was paused here is older than what the page holds. Resume to go on.';
     return 'No event matches the filter.';
   }
@@ -134,19 +152,27 @@ export function timelineView(state, { transcript = null, hrefOf = null } = {}) {
     jump();
     const before = state.older;
     show(older, before > 0);
-    if (before > 0) {
-      const words = `${plural(before, 'older event')} ${before === 1 ? 'is' : 'are'} not shown here: `;
-      if (older.dataset.words !== words) {
-        older.dataset.words = words;
-        older.replaceChildren(words, transcript ? el('a', { href: transcript, download: true }, 'download the transcript') : 'seek back to see them');
-      }
-    }
+    if (before === 0) return;
+    const are = `${plural(before, 'older event')} ${before === 1 ? 'is' : 'are'}`;
+    const rest = state.before ? 'not loaded yet.' : transcript ? 'not shown here:' : 'not shown here: seek back to see them.';
+    put(olderWords, asking ? 'Older events are loaded …' : `${are} ${rest}`);
+    show(olderButton, Boolean(askOlder && state.before) && !pausedAt);
+    olderButton.disabled = asking;
+    if (olderFile) show(olderFile, !state.before);
   }
 
   return {
     element,
     update(changed) {
       recheck(changed);
+      draw();
+    },
+    /** Older events came, and the rows have new ids. */
+    prepended(renamed) {
+      if (renamed) {
+        scroller.rename(renamed);
+        rescan();
+      }
       draw();
     },
     /** The rows were forgotten: begin anew. */

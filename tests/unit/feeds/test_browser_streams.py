@@ -148,8 +148,8 @@ async def test_the_ids_of_frames_fit_a_header_whatever_ids_the_events_have(
     feed = JobFeed(job)
     for odd in ("a\nb", "a\x00b", "a b", "ü", "x" * 300, "", "\ud800", "a-b", None):
         feed.add(events.Log(job_id=job.id, id=odd, message="line\nline\r\n\u2028"))
-        after = feed.last - 1
-        found = feed.read(after)
+        after = feed.kept.last - 1
+        found = feed.kept.read(after)
         assert found is not None
         [head, _, _, *rest] = found[1].split(b"\n")
         assert rest == [b"", b""]
@@ -160,7 +160,7 @@ async def test_the_ids_of_frames_fit_a_header_whatever_ids_the_events_have(
         assert len(text) < 128
         asked = frames.position(text.decode())
         assert asked is not None
-        assert feed.resume_point(asked) == ResumePoint(feed.last)
+        assert feed.resume_point(asked) == ResumePoint(feed.kept.last)
     feed.close()
 
 
@@ -218,7 +218,7 @@ async def test_a_slow_reader_holds_no_events_and_is_told_what_is_no_longer_kept(
     assert (await quick.read(job.sse())).end == "success"
     feed = client._parts.streams._feeds.get(job.id)
     assert feed is not None
-    assert sum(map(len, feed._entries)) <= 100_000
+    assert sum(map(len, feed.kept.entries)) <= 100_000
     timeline = await slow.read(stalled)
     assert timeline.resets == ["start", "expired"]
     assert timeline.numbers == list(range(timeline.numbers[0], 1002))
@@ -348,7 +348,7 @@ async def test_many_jobs_share_the_memory_of_the_streams(
     jobs = [await said(client, 200, size=1000) for _ in range(4)]
     for job in jobs:
         await Browser().read(job.sse())
-    held = [sum(map(len, feed._entries)) for feed in feeds]
+    held = [sum(map(len, feed.kept.entries)) for feed in feeds]
     assert len(held) == 4
     assert sum(held) <= 200_000
 
@@ -465,7 +465,7 @@ async def test_a_browser_that_is_ahead_of_a_new_process_waits_for_its_history(
         stream = await second.sse(job.id, last_event_id=browser.last)
         feed = second._parts.streams._feeds.get(job.id)
         assert feed is not None
-        assert feed.last < 1500
+        assert feed.kept.last < 1500
         reading = asyncio.create_task(browser.read(stream))
         gates["half"].set()
         timeline = await reading

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from arcp_client import Client, Runtime, events
 from arcp_client._feeds import frames
-from arcp_client._feeds.job_feed import BATCH_BYTES, BATCH_EVENTS, JobFeed
+from arcp_client._feeds.job_feed import JobFeed
+from arcp_client._feeds.kept_events import BATCH_BYTES, BATCH_EVENTS
 from tests.unit.web.kit import Gates, Parser, Site, Tab, agents, site
 
 
@@ -150,13 +151,13 @@ async def test_a_batch_is_bounded_in_events_and_in_bytes(client: Client) -> None
     feed = JobFeed(job)
     for n in range(BATCH_EVENTS + 10):
         feed.add(events.Log(job_id=job.id, message=f"{n}"))
-    last, frame = feed.read(0) or (0, b"")
+    last, frame = feed.kept.read(0) or (0, b"")
     assert len(frame) < BATCH_BYTES + 200
     for _ in range(10):
         feed.add(events.Log(job_id=job.id, message="x" * BATCH_BYTES))
     after = BATCH_EVENTS + 10
     for n in range(1, 11):  # one that is larger than any batch goes alone
-        last, frame = feed.read(after + n - 1) or (0, b"")
+        last, frame = feed.kept.read(after + n - 1) or (0, b"")
         assert last == after + n
     feed.close()
 
@@ -166,7 +167,7 @@ async def test_readers_at_the_same_position_share_one_frame(client: Client) -> N
     await job.result()
     feed = JobFeed(job)
     feed.add(events.Log(job_id=job.id, message="x"))
-    first, second = feed.read(0), feed.read(0)
+    first, second = feed.kept.read(0), feed.kept.read(0)
     assert first is not None
     assert second is not None
     assert first[1] is second[1]
@@ -195,17 +196,17 @@ async def test_readers_at_any_pace_miss_no_event_without_a_reset(
         for step, number in steps:
             if step == "add":
                 feed.add(events.Log(job_id=job.id, message="x" * number))
-                assert sum(map(len, feed._entries)) < 2_000 + 4_000  # the limit, and one event
+                assert sum(map(len, feed.kept.entries)) < 2_000 + 4_000  # the limit, and one event
                 continue
-            place = feed.resume_point(frames.Position(f"~{feed.epoch}", places[number]))
+            place = feed.resume_point(frames.Position(f"~{feed.kept.epoch}", places[number]))
             assert place is not None
             after, reason, _ = place
             if reason is not None:
                 assert reason == "expired"
                 readers[number].clear()
-            found = feed.read(after)
+            found = feed.kept.read(after)
             if found is None:
-                assert after == feed.last
+                assert after == feed.kept.last
                 continue
             [frame] = Parser().feed(found[1])
             new = [entry["n"] for entry in frame.data]

@@ -22,10 +22,10 @@ async def test_a_feed_is_dropped_after_its_last_viewer_and_a_new_one_has_all_eve
     epochs = set()
     for _ in range(3):
         feed = await feeds.open(job.id)
-        epochs.add(feed.epoch)
+        epochs.add(feed.kept.epoch)
         with feeds.viewing(feed):
             async with asyncio.timeout(SOON):
-                while feed.last < 10:
+                while feed.kept.last < 10:
                     await asyncio.sleep(0.01)
         async with asyncio.timeout(SOON):
             while feeds.get(job.id) is not None or not feed.over:
@@ -39,7 +39,7 @@ async def test_a_feed_is_dropped_after_its_last_viewer_and_a_new_one_has_all_eve
         async with asyncio.timeout(SOON):
             while not feed.over:
                 await asyncio.sleep(0.01)
-    assert (feed.ended, feed.last) == ("success", 21)
+    assert (feed.ended, feed.kept.last) == ("success", 21)
     await feeds.close()
 
 

@@ -36,6 +36,7 @@ class Parser:
     """Bytes in, events out: the algorithm of the HTML standard, 9.2.6, as far as it is used."""
 
     last: str = ""
+    decode: Callable[[str], Any] = json.loads
     _rest: bytes = b""
     _kind: str = ""
     _data: list[str] = field(default_factory=list)
@@ -50,7 +51,8 @@ class Parser:
             if not line:
                 self.last = self._id
                 if self._data:
-                    frames.append(Frame(self._kind, json.loads("\n".join(self._data)), self.last))
+                    data = self.decode("\n".join(self._data))
+                    frames.append(Frame(self._kind, data, self.last))
                 self._kind, self._data = "", []
             elif name == "event":
                 self._kind = value
@@ -151,9 +153,15 @@ class Site:
             text = await response.text()
             return response.status, json.loads(text) if text else None
 
-    async def frames(self, path: str) -> AsyncIterator[Frame]:
+    def frames(self, path: str) -> AsyncIterator[Frame]:
         """What a stream tells, for as long as somebody asks."""
-        parser = Parser()
+        return self._frames(path, Parser())
+
+    def frames_raw(self, path: str) -> AsyncIterator[Frame]:
+        """The same, with the data as text."""
+        return self._frames(path, Parser(decode=str))
+
+    async def _frames(self, path: str, parser: Parser) -> AsyncIterator[Frame]:
         async with asyncio.timeout(SOON), self.http.get(self.url(path)) as response:
             assert response.status == 200, await response.text()
             while piece := await response.content.readany():

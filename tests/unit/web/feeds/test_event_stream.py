@@ -171,7 +171,7 @@ async def test_values_that_json_cannot_represent_are_shown(
     ]
     for event in told:
         feed.add(event)
-    found = feed.read(0)
+    found = feed.kept.read(0)
     assert found is not None
     [frame] = Parser().feed(found[1])
     assert len(frame.data) == 5
@@ -208,7 +208,7 @@ async def test_a_deeply_nested_event_does_not_end_a_feed(other: Client, depth: i
         args = [args]
     feed = JobFeed(job)
     feed.add(events.ToolCall(job_id=job.id, tool="t", args=args))
-    told = feed.read(0)
+    told = feed.kept.read(0)
     assert told is not None
     [frame] = Parser().feed(told[1])
     assert frame.data[0]["event"]["tool"] == "t"

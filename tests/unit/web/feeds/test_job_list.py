@@ -262,13 +262,13 @@ class TestFollowing:
         job = await other.submit("say", {"lines": 100, "gate": "half"})
         feeds, job_list = self.made(client)
         with job_list.viewing():
-            await self.until(lambda: [feed for feed in feeds if feed.last >= 50])
+            await self.until(lambda: [feed for feed in feeds if feed.kept.last >= 50])
             [light] = feeds
-            assert light.first > 1, "the list keeps few events"
+            assert light.kept.first > 1, "the list keeps few events"
             feed = await feeds.open(job.id)
             with feeds.viewing(feed):
-                await self.until(lambda: feed.last >= 50)
-                assert feed.first == 1
+                await self.until(lambda: feed.kept.last >= 50)
+                assert feed.kept.first == 1
                 assert feed is feeds.get(job.id)
         gates["half"].set()
         await job_list.close()
