@@ -22,6 +22,7 @@ from arcp_client import _digits as digits
 from arcp_client._log_fields import log_fields
 from arcp_client.cli.actions.answering import Asker, EventAsker
 from arcp_client.cli.actions.exact_outcome import exact_error, exact_result
+from arcp_client.cli.actions.tail import Tail
 from arcp_client.cli.environment import text_of
 from arcp_client.cli.errors import command_error, loses_events
 from arcp_client.cli.exit_codes import CommandError, Exit
@@ -63,6 +64,7 @@ class Following:
         report: shows events and outcome.
         back: the command line with which the user can follow the job again.
         save: the file for the result.
+        tail: how many events of the history to show; ``None`` for all.
         over: called when the job has ended and its outcome was delivered.
         again: returns the job that begins a failed one again, given its id, if there will be one.
     """
@@ -76,6 +78,7 @@ class Following:
         *,
         back: str,
         save: Path | None = None,
+        tail: int | None = None,
         over: Callable[[], None] = lambda: None,
         again: Callable[[str], Awaitable[Job | None]] | None = None,
     ) -> None:
@@ -85,6 +88,7 @@ class Following:
         self._report = report
         self._back = back
         self._save = save
+        self._tail = Tail(report, tail)
         self._over = over
         self._again = again
         self._children: asyncio.Queue[str] = asyncio.Queue(MOST)
@@ -111,11 +115,13 @@ class Following:
                     beside(report.refresh()),
                     beside(self._adopt()),
                     beside(self._asker.run()),
+                    beside(self._tail.settle()),
                 ):
                     job_id: str | None = job.id
                     while job_id is not None:
                         async with beside(self._detect_loss(job)):
                             await self._events(job_id, tree)
+                        self._tail.release()
                         job_id = None
                         following = await self._following()
                         if following is not None:
@@ -131,6 +137,7 @@ class Following:
             problem = command_error(error)
             if problem.code is Exit.CONNECTION:
                 problem.remedy = f"the job may run on: {self._back} {job.id}"
+            self._tail.release()
             report.close()
             report.failed(problem, exact_error(error, self._end))
             if isinstance(error, JobError):
@@ -164,7 +171,7 @@ class Following:
                 event.kind,
                 extra=log_fields(session=event.session_id, job=event.job_id, seq=event.seq),
             )
-            self._report.event(event)
+            self._tail.event(event)
             if self._asks:
                 self._asker.seen(event)
             if event.terminal and event.job_id == job_id:

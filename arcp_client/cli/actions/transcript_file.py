@@ -111,6 +111,19 @@ class RecordingReport:
 
     def event(self, event: events.Event) -> None:
         """Record an event, before it is shown."""
+        self._write(event)
+        self._report.event(event)
+
+    def skip(self, event: events.Event) -> None:
+        """Record an event that is not shown."""
+        self._write(event)
+        self._report.skip(event)
+
+    def skipped(self, count: int) -> None:
+        """Pass on."""
+        self._report.skipped(count)
+
+    def _write(self, event: events.Event) -> None:
         tree = self._tree
         assert tree is not None
         with writing(self._path):
@@ -119,7 +132,6 @@ class RecordingReport:
                 child = tree.of(event)
                 self._recording.write(_line(child, tree.root.job_id))
             self._recording.event(event)
-        self._report.event(event)
 
     def link(self, state: LinkState) -> None:
         """Pass the change of the link on, without recording it."""

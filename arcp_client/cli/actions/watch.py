@@ -13,8 +13,15 @@ from arcp_client.cli.view.report import reporter
 __all__ = ["watch"]
 
 
-def watch(where: Place, job_id: str, *, history: bool) -> Exit:
-    """Follow a job of any session."""
+def watch(where: Place, job_id: str, *, history: bool, tail: int | None = None) -> Exit:
+    """Follow a job of any session.
+
+    Args:
+        where: the runtime, and the form of the output.
+        job_id: the job.
+        history: whether to begin with the past events.
+        tail: how many of them to show; ``None`` for all.
+    """
     report = reporter(where.output)
 
     async def body(interrupts: Interrupts) -> Exit:
@@ -28,6 +35,7 @@ def watch(where: Place, job_id: str, *, history: bool) -> Exit:
                 interrupts,
                 report,
                 back="arcp-client watch",
+                tail=tail if history else None,
                 over=lambda: saved_runs.forget(job_id),
             )
             since = entry.created_at if entry is not None else None

@@ -15,15 +15,26 @@ def watch(
     history: Annotated[
         bool, typer.Option(help="Begin with the past events that the runtime still has.")
     ] = True,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=10_000,
+            help="Show only the last N of the past events. By default all.",
+        ),
+    ] = None,
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
     form: OutputOptions,
 ) -> int:
     """Follow a job of any of your sessions to its end.
 
-    Ctrl-C stops watching; the job continues.
+    With --tail N, a long job is shown from its newest events on; the state below them is that of
+    all events. Ctrl-C stops watching; the job continues.
     """
     from arcp_client.cli.actions import watch as action
     from arcp_client.cli.connection import place
 
-    return action.watch(place(at, form, reconnect_for=reconnect_for), job, history=history)
+    where = place(at, form, reconnect_for=reconnect_for)
+    return action.watch(where, job, history=history, tail=tail)

@@ -57,6 +57,15 @@ class JsonReport:
 
     def event(self, event: events.Event) -> None:
         """Write one event of the job. Events of children only update the tree."""
+        self.skip(event)
+        assert self._tree is not None
+        if self._lines and self._tree.is_own(event):
+            fields = digits.fields_of(event)
+            document = {"schema": SCHEMA, "type": "event", "event": fields}
+            self._write(terminal.as_json(document, cut=True))
+
+    def skip(self, event: events.Event) -> None:
+        """Count an event of the job, without a line."""
         assert self._tree is not None
         self._tree.apply(event)
         if not self._tree.is_own(event):
@@ -64,10 +73,11 @@ class JsonReport:
         self._events += 1
         if isinstance(event, events.Gap):
             self._gaps.append({"first": event.first, "last": event.last, "reason": event.reason})
+
+    def skipped(self, count: int) -> None:
+        """Write how many earlier events have no line."""
         if self._lines:
-            fields = digits.fields_of(event)
-            document = {"schema": SCHEMA, "type": "event", "event": fields}
-            self._write(terminal.as_json(document, cut=True))
+            self._line("skipped", events=count)
 
     def link(self, state: LinkState) -> None:
         """Print a notable change of the link on stderr."""

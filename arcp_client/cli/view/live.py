@@ -86,6 +86,13 @@ class LiveText(Lines):
         else:
             super().event(event)
 
+    def skip(self, event: events.Event) -> None:
+        """Update the view with an event, without a line."""
+        assert self._view is not None
+        self._changed = True
+        self._view.heard(event)
+        super().skip(event)
+
     def write(self, line: Text) -> None:
         """Add a line, printed at the next update."""
         self._waiting.append(line)

@@ -29,6 +29,12 @@ class JobReport(Protocol):
     def event(self, event: events.Event) -> None:
         """Report an event of the job or of a child. It may be shown a moment later."""
 
+    def skip(self, event: events.Event) -> None:
+        """Apply an event to the state of the job, without showing it."""
+
+    def skipped(self, count: int) -> None:
+        """Report that so many earlier events are not shown."""
+
     def link(self, state: LinkState) -> None:
         """Report a change of the connection."""
 

@@ -83,6 +83,15 @@ class Lines:
             how = f"  answer it:  arcp-client answer {event.job_id} {event.question_id} VALUE"
             self.write(Text(harmless(how), style="dim"))
 
+    def skip(self, event: events.Event) -> None:
+        """Apply an event to the state of the job, without a line."""
+        assert self._tree is not None
+        self._tree.apply(event)
+
+    def skipped(self, count: int) -> None:
+        """Print how many earlier events are not shown."""
+        self.write(Text(f"{render.count(count, 'earlier event')} not shown", "dim"))
+
     def write(self, line: Text) -> None:
         """Print a line."""
         self.console.print(line, soft_wrap=True)

@@ -120,12 +120,22 @@ def of_job(event: Event) -> Event:
 
 
 async def followed(
-    output: Output, *past: events.Event, over: Callable[[], None] = lambda: None, **job: Any
+    output: Output,
+    *past: events.Event,
+    over: Callable[[], None] = lambda: None,
+    tail: int | None = None,
+    **job: Any,
 ) -> Exit:
     client: Any = MadeUpClient()
     made_up: Any = MadeUpJob(**job)
     following = Following(
-        client, MadeUpStream(*past), Interrupts(), reporter(output), back="come back", over=over
+        client,
+        MadeUpStream(*past),
+        Interrupts(),
+        reporter(output),
+        back="come back",
+        tail=tail,
+        over=over,
     )
     return await following.follow(made_up, history=True)
 
@@ -198,3 +208,51 @@ def test_results_as_data(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     for value in ("text\n", "text", {"a": 1}, b"\x00\xff", None):
         write_result(value)
     assert capsysbinary.readouterr().out == b'text\ntext\n{"a": 1}\n\x00\xffnull\n'
+
+
+# ------------------------------------------------------------------------ the newest events only
+
+
+async def test_a_tail_shows_the_newest_events_and_the_state_of_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    past = [of_job(events.Log(message=f"line {n};")) for n in range(50)]
+    cost = of_job(events.Metric(name="cost.inference", value=0.5, unit="USD"))
+    assert await followed(Output.TEXT, cost, *past, of_job(events.Completed()), tail=3) is (
+        Exit.SUCCESS
+    )
+    shown = capsys.readouterr().err
+    assert "49 earlier events not shown" in shown
+    assert "line 47;" not in shown
+    assert "line 48;" in shown
+    assert "line 49;" in shown
+    assert await followed(Output.JSONL, cost, *past, of_job(events.Completed()), tail=3) is (
+        Exit.SUCCESS
+    )
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["type"] for line in lines] == [
+        "job", "skipped", "event", "event", "event", "outcome",
+    ]  # fmt: skip
+    assert lines[1]["events"] == 49
+    assert lines[-1]["events"] == 52, "the outcome counts all events"
+
+
+@pytest.mark.parametrize("tail", [0, 1, 100])
+async def test_a_short_history_is_shown_as_far_as_the_tail_reaches(
+    capsys: pytest.CaptureFixture[str], tail: int
+) -> None:
+    log = of_job(events.Log(message="the only line"))
+    assert await followed(Output.TEXT, log, of_job(events.Completed()), tail=tail) is Exit.SUCCESS
+    shown = capsys.readouterr()
+    assert ("the only line" in shown.err) is (tail >= 2)
+    assert ("not shown" in shown.err) is (tail < 2)
+    assert shown.out == "done\n"
+
+
+async def test_a_gap_before_the_tail_is_a_gap_of_the_job() -> None:
+    past = [of_job(events.Log(message="x")) for _ in range(10)]
+    with pytest.raises(CommandError, match="events are missing") as holed:
+        await followed(
+            Output.TEXT, events.Gap(first=3, last=5), *past, of_job(events.Completed()), tail=2
+        )
+    assert holed.value.code is Exit.GAP

@@ -1,0 +1,76 @@
+"""Shows the newest events of a history, and applies the earlier ones to the state of the job.
+
+The history of a job has no mark at its end. It counts as read after a short pause, with the end of
+the job, and in any case after ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from arcp_client import events
+from arcp_client.cli.view.report import JobReport
+
+__all__ = ["MOST", "Tail"]
+
+MOST = 10_000
+"""The largest number of events of a tail."""
+_BYTES = 8 << 20
+_PAUSE = 0.3
+_LONGEST = 10.0
+
+
+class Tail:
+    """Passes events on to a report, of a history only the newest ones.
+
+    At most 8 MiB of events wait for the end of the history.
+
+    Args:
+        report: shows the events.
+        count: how many events of the history to show; ``None`` for all.
+    """
+
+    def __init__(self, report: JobReport, count: int | None) -> None:
+        self._report = report
+        self._count = count
+        self._waiting: deque[events.Event] = deque()
+        self._size = 0
+        self._skipped = 0
+        self._arrived = 0.0
+
+    def event(self, event: events.Event) -> None:
+        """Take the next event of the job or of a child."""
+        if self._count is None:
+            self._report.event(event)
+            return
+        self._arrived = asyncio.get_running_loop().time()
+        self._waiting.append(event)
+        self._size += event.size
+        while len(self._waiting) > self._count or self._size > _BYTES:
+            oldest = self._waiting.popleft()
+            self._size -= oldest.size
+            self._skipped += 1
+            self._report.skip(oldest)
+
+    async def settle(self) -> None:
+        """Wait for the end of the history, and show its newest events."""
+        if self._count is None:
+            return
+        loop = asyncio.get_running_loop()
+        began = self._arrived = loop.time()
+        wait = min(_PAUSE, _LONGEST)
+        while wait > 0:
+            await asyncio.sleep(wait)
+            wait = min(self._arrived + _PAUSE, began + _LONGEST) - loop.time()
+        self.release()
+
+    def release(self) -> None:
+        """Show the events that wait, and from now on each event as it arrives. Idempotent."""
+        if self._count is None:
+            return
+        self._count = None
+        if self._skipped:
+            self._report.skipped(self._skipped)
+        while self._waiting:
+            self._report.event(self._waiting.popleft())

@@ -1,0 +1,84 @@
+"""The newest events of a history: within a number of events and of bytes, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_client import events
+from arcp_client.cli.actions import tail
+from arcp_client.cli.actions.tail import Tail
+
+
+class Said:
+    """A report that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.applied: list[str] = []
+        self.left_out = 0
+
+    def event(self, event: Any) -> None:
+        self.shown.append(event.message)
+        self.applied.append(event.message)
+
+    def skip(self, event: Any) -> None:
+        self.applied.append(event.message)
+
+    def skipped(self, count: int) -> None:
+        self.left_out = count
+
+
+def logs(count: int) -> list[events.Log]:
+    return [events.Log(message=str(n)) for n in range(count)]
+
+
+@given(past=st.integers(0, 30), later=st.integers(0, 5), count=st.none() | st.integers(0, 35))
+async def test_all_events_reach_the_state_in_order_and_the_newest_of_the_history_are_shown(
+    past: int, later: int, count: int | None
+) -> None:
+    said: Any = Said()
+    one = Tail(said, count)
+    given = logs(past + later)
+    for event in given[:past]:
+        one.event(event)
+    one.release()
+    for event in given[past:]:
+        one.event(event)
+    everything = [event.message for event in given]
+    assert said.applied == everything
+    shown = past if count is None else min(past, count)
+    assert said.shown == everything[past - shown :]
+    assert said.left_out == past - shown
+
+
+async def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "_BYTES", 1000)
+    said: Any = Said()
+    one = Tail(said, 100)
+    for event in logs(10):
+        event = events.Log(message=event.message, _frame=b"x" * 300)
+        one.event(event)
+    one.release()
+    assert said.shown == ["7", "8", "9"]
+    assert said.left_out == 7
+
+
+async def test_the_history_ends_with_a_pause_and_in_any_case_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tail, "_PAUSE", 0.01)
+    said: Any = Said()
+    one = Tail(said, 2)
+    for event in logs(5):
+        one.event(event)
+    await one.settle()
+    assert said.shown == ["3", "4"]
+    monkeypatch.setattr(tail, "_PAUSE", 1000.0)
+    monkeypatch.setattr(tail, "_LONGEST", 0.01)
+    one = Tail(said, 1)
+    await asyncio.wait_for(one.settle(), 30)
