@@ -67,7 +67,8 @@ class Activity:
 
     Attributes:
         label: the text of the first status; ``None`` before it.
-        words: the newest event in words; empty before the first.
+        words: the newest event in words; empty before the first. Costs and tokens count only if
+            nothing else came before.
         at: the time of that event.
         tokens: the sum of the metrics that count tokens; ``None`` without such a metric.
     """
@@ -97,7 +98,9 @@ class Activity:
         elif isinstance(event, Metric):
             if event.name == "cost.budget.remaining":  # the runtime's answer to a cost
                 return
-            self._tokens(event)
+            counted = self._tokens(event) or event.name.startswith("cost.")
+            if counted and self.words:  # the row has the sums, and what the agent did before
+                return
         elif isinstance(event, Question):
             self._asked(event)
         elif isinstance(event, Answered | Expired | Withdrawn):
@@ -172,15 +175,17 @@ class Activity:
             del self._questions[next(iter(self._questions))]
         self._questions[short(event.question_id)] = (short(event.text), in_utc(event.ts))
 
-    def _tokens(self, event: Metric) -> None:
+    def _tokens(self, event: Metric) -> bool:
+        """Add a metric to the tokens, if it counts some."""
         unit = (event.unit or "").lower()
         if unit not in ("token", "tokens") and "token" not in event.name.lower().split(".")[-1]:
-            return
+            return False
         value = digits.value_of(event, "value")
         if isinstance(value, bool) or not 0 <= value <= _MOST:
-            return
+            return False
         amount = value if isinstance(value, Decimal) else Decimal(str(value))
         self.tokens = _EXACT.add(self.tokens or Decimal(0), amount)
+        return True
 
 
 def _words(event: Event, tool_of: Callable[[str], str]) -> str:

@@ -91,6 +91,10 @@ def test_what_the_runtime_adds_to_a_cost_is_not_the_last_event() -> None:
     cost = events.Metric(**at(1), name="cost.inference", value=0.5, unit="USD")
     left = events.Metric(**at(2), name="cost.budget.remaining", value=4.5, unit="USD")
     assert row(cost, left).last == "cost.inference 0.5 USD"
+    log = events.Log(**at(0), message="reading")
+    tokens = events.Metric(**at(2), name="tokens.output", value=9, unit="tokens")
+    found = row(log, cost, tokens)
+    assert (found.last, found.last_at, found.tokens) == ("reading", log.ts, 9)
 
 
 def test_the_label_is_that_of_the_input_else_the_first_status() -> None:

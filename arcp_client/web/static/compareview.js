@@ -17,7 +17,7 @@ const FACTS = [
   ['Failure', (d) => d.failure ?? ''],
   ['Duration', (d, now) => time(d, now)],
   ['Progress', (d) => (Array.isArray(d.progress) ? d.progress : []).map(fraction).join(', ')],
-  ['Spent', (d) => moneyLook(d).spent],
+  ['Spent', (d) => [moneyLook(d).spent, moneyLook(d).counted].filter(Boolean).join(' · ')],
   ['Budget', (d) => moneyLook(d).left],
   ['Events', (d) => count(d.events ?? 0)],
   ['Tool calls', (d) => tools(d)],
@@ -75,7 +75,7 @@ export function compareView(route, { store, needLogin, page }) {
   };
   const soon = paced(draw, 250);
 
-  const streams = ids.map((id, n) => id && follow(`api/jobs/${encodeURIComponent(id)}/stream`, {
+  const streams = ids.map((id, n) => id && follow(`api/jobs/${encodeURIComponent(id)}/stream?tail=100`, {
     on: Object.fromEntries(['job', 'reset', 'events', 'end'].map((type) => [type, (data, bytes) => {
       states[n].take(type, data, bytes);
       if (type === 'end') streams[n].stop();

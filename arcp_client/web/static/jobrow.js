@@ -36,6 +36,7 @@ export function jobRow(id, { picked }) {
   const ago = el('span', { class: 'sub' });
   const gauge = bar('meter', `Budget of ${oneLine(id, 60)}`);
   const spent = el('span', { class: 'spent foreign' });
+  const tokens = el('span', { class: 'sub foreign' });
   const time = el('span');
   const ended = el('span', { class: 'sub' });
   const cell = (key, label, ...content) => el('td', { role: 'cell', class: `col-${key}` }, el('span', { class: 'cell-label', 'aria-hidden': 'true' }, label), el('span', { class: 'cell' }, content));
@@ -46,7 +47,7 @@ export function jobRow(id, { picked }) {
     cell('agent', 'Agent', el('span', { class: 'nowrap' }, agent, version)),
     cell('progress', 'Progress', progress.element),
     cell('last', 'Last event', last, ago),
-    cell('money', 'Budget and cost', gauge.element, spent),
+    cell('money', 'Cost and budget', spent, gauge.element, tokens),
     cell('age', 'Time', time, ended));
   let row = null;
   let over = false;
@@ -69,12 +70,12 @@ export function jobRow(id, { picked }) {
   }
 
   function drawMoney() {
-    const { share: part, left, spent: much, tone } = moneyLook(row);
+    const { share: part, left, spent: much, counted, tone } = moneyLook(row);
     show(gauge.element, part !== null);
     if (part !== null) gauge.update({ share: part, words: oneLine(left, 60), tone: over ? 'done' : tone });
     set(gauge.element.querySelector('[role]'), 'aria-label', `Budget of ${oneLine(id, 60)}`);
     put(spent, oneLine(much, 80));
-    set(spent, 'class', part === null ? 'spent foreign' : 'sub foreign');
+    put(tokens, oneLine(counted, 80));
   }
 
   function drawReason(now) {

@@ -21,7 +21,8 @@ export function amounts(values) {
 }
 
 /**
- * What the list shows of a job's money: `{share, left, spent, tone}`; the texts are empty if unknown.
+ * What the list shows of a job's money: `{share, left, spent, counted, tone}`; the texts are empty if
+ * unknown. `counted` are its tokens.
  *
  * Of several currencies, the gauge shows the one with the smallest share left.
  */
@@ -41,9 +42,9 @@ export function moneyLook(row) {
   }
   const spent = meters.filter(({ spent: much }) => numeric(much) > 0)
     .map((meter) => `${amounts([numeric(meter.spent)])(meter.spent)} ${meter.currency}`);
-  if (row.tokens !== null && row.tokens !== undefined) spent.push(`${tokens(row.tokens)} tokens`);
+  const counted = row.tokens === null || row.tokens === undefined ? '' : `${tokens(row.tokens)} tokens`;
   const tone = share === null ? 'plain' : share <= 0 ? 'error' : share < 0.2 ? 'warn' : 'plain';
-  return { share, left, spent: spent.join(' · '), tone };
+  return { share, left, spent: spent.join(' · '), counted, tone };
 }
 
 function tokens(text) {

@@ -6,7 +6,7 @@ const LOOK = {
   __proto__: null,
   alert: { tone: 'error', icon: 'warn' },
   warn: { tone: 'warn', icon: 'warn' },
-  note: { tone: 'dim', icon: 'clock' },
+  note: { tone: 'plain', icon: 'clock' },
 };
 
 /** Seconds in one unit: "40 s", "3 min", "2 h", "5 d". */

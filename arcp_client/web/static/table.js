@@ -9,7 +9,7 @@ export const COLUMNS = [
   { key: 'agent', label: 'Agent' },
   { key: 'progress', label: 'Progress' },
   { key: 'last', label: 'Last event' },
-  { key: 'money', label: 'Budget and cost' },
+  { key: 'money', label: 'Cost and budget' },
   { key: 'age', label: 'Time' },
 ];
 

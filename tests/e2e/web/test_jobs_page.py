@@ -216,7 +216,8 @@ async def test_a_row_says_how_its_job_is_doing(site: Site, page: Page) -> None:
     gauge = row.get_by_role("meter")
     await expect(gauge).to_have_attribute("aria-valuetext", "3.75 of 5.00 USD left")
     await expect(gauge).to_have_attribute("aria-valuenow", "75")
-    await expect(row.locator(".col-money")).to_contain_text("1.25 USD · 12,345 tokens")
+    await expect(row.locator(".spent")).to_have_text("1.25 USD")
+    await expect(row.locator(".col-money")).to_contain_text("12,345 tokens")
 
 
 async def test_a_job_that_needs_a_look_says_why_and_can_be_found(site: Site, page: Page) -> None:
