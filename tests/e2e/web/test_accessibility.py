@@ -155,6 +155,9 @@ async def test_no_page_is_wider_than_320_pixels_or_than_text_of_double_size(
     await page.set_viewport_size({"width": 320, "height": 640})
     async for name in pages(site, page):
         assert not await page.evaluate(wide), f"{name} at 320 px"
+        await axe(page)
+        await page.set_viewport_size({"width": 1920, "height": 1080})
+        await axe(page)
         await page.set_viewport_size({"width": 1280, "height": 900})
         await page.evaluate("document.documentElement.style.setProperty('font-size', '200%')")
         assert not await page.evaluate(wide), f"{name} at 200 %"

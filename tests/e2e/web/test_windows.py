@@ -12,10 +12,10 @@ from tests.e2e.web.site import Site, all_rows, lines
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
-WINDOWS = 12
+WINDOWS = 20
 
 
-async def test_w3_twelve_visible_windows_all_receive_events(
+async def test_w3_twenty_visible_windows_all_receive_events(
     site: Site, browser: Browser, complaints: Complaints
 ) -> None:
     job = await site.submit()
