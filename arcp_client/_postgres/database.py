@@ -69,6 +69,13 @@ def servers_of(dsn: str) -> list[str]:
     return [f"{scheme}://{user}{at}{host}{rest.removeprefix(netloc)}" for host in hosts.split(",")]
 
 
+class _Pooled(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that keeps no state of a session, so that its return needs no round trip."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
 class Database:
     """A pool of connections to one database, of which one schema belongs to this package.
 
@@ -104,6 +111,7 @@ class Database:
                 max_inactive_connection_lifetime=0,
                 connect=self._connect,
                 init=self._check,
+                connection_class=_Pooled,
             )
             await pool
         try:

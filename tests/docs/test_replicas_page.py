@@ -6,7 +6,11 @@ import configparser
 import inspect
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from arcp_client.cli.commands.serve import serve
 
@@ -25,9 +29,75 @@ def test_the_unit_starts_the_command_with_its_options() -> None:
     assert float(unit["Service"]["TimeoutStopSec"]) > grace
 
 
-def test_the_proxies_pass_the_path_of_the_runtime_to_all_replicas() -> None:
-    for name in ("nginx.conf", "Caddyfile"):
-        text = (FILES / name).read_text()
-        assert text.count("{") == text.count("}")
-        assert "/arcp" in text
-        assert len(set(re.findall(r"10\.0\.0\.\d+:7777", text))) == 3
+Block = dict[str, "list[tuple[list[str], Block | None]]"]
+
+
+def parsed(text: str) -> Block:
+    """A configuration of words, ended by ``;`` or a new line, and blocks in braces."""
+    ends = ";" if ";" in text else "\n"
+    words = re.findall(rf"[{{}}{ends}]|[^\s{{}};]+", re.sub(r"#.*", "", text))
+
+    def block(at: int) -> tuple[Block, int]:
+        found: Block = {}
+        statement: list[str] = []
+        while at < len(words):
+            word = words[at]
+            at += 1
+            if word == "}":
+                assert not statement or ends == "\n", f"{statement} is not ended"
+                break
+            if word == "{":
+                inner, at = block(at)
+                found.setdefault(statement[0], []).append((statement[1:], inner))
+                statement = []
+            elif word == ends:
+                if statement:
+                    found.setdefault(statement[0], []).append((statement[1:], None))
+                statement = []
+            else:
+                statement.append(word)
+        else:
+            assert not statement, f"{statement} is not ended"
+        return found, at
+
+    assert text.count("{") == text.count("}")
+    return block(0)[0]
+
+
+def test_nginx_balances_the_replicas_and_upgrades_their_links() -> None:
+    conf = parsed((FILES / "nginx.conf").read_text())
+    [(name, upstream)] = conf["upstream"]
+    assert upstream is not None
+    assert len({words[0] for words, _ in upstream["server"]}) == 3
+    [(_, server)] = conf["server"]
+    assert server is not None
+    [(path, location)] = server["location"]
+    assert path == ["=", "/arcp"]
+    assert location is not None
+    assert location["proxy_pass"] == [([f"http://{name[0]}"], None)]
+    headers = {words[0]: words[1] for words, _ in location["proxy_set_header"]}
+    assert headers["Upgrade"] == "$http_upgrade"
+    assert headers["Connection"] == "upgrade"
+    # Above the interval of heartbeats: an idle link is not cut.
+    assert float(location["proxy_read_timeout"][0][0][0].removesuffix("s")) > 2 * 30
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_nginx_itself_accepts_the_file(tmp_path: Path) -> None:
+    text = re.sub(r"listen 443 ssl;|ssl_certificate.*;", "", (FILES / "nginx.conf").read_text())
+    whole = tmp_path / "whole.conf"
+    whole.write_text(f"pid {tmp_path}/pid; events {{}} http {{ access_log off; {text} }}")
+    done = subprocess.run(
+        ["nginx", "-t", "-c", whole, "-p", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert "syntax is ok" in done.stderr, done.stderr
+
+
+def test_caddy_balances_the_replicas_that_are_ready() -> None:
+    [(_, site)] = parsed((FILES / "Caddyfile").read_text())["agents.example.org"]
+    assert site is not None
+    [(words, proxy)] = site["reverse_proxy"]
+    assert words[0] == "/arcp"
+    assert len(set(words[1:])) == 3
+    assert proxy is not None
+    assert proxy["health_uri"] == [(["/readyz"], None)]

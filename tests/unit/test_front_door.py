@@ -47,11 +47,19 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_the_package_imports_neither_the_runtime_nor_a_socket_library() -> None:
     code = (
         "import sys, arcp_client; "
-        "print([m for m in ('aiohttp', 'reactivex', 'arcp_client.runtime', 'arcp_client.client')"
+        "print([m for m in ('aiohttp', 'asyncpg', 'reactivex', 'arcp_client.runtime',"
+        " 'arcp_client.client')"
         " if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("names", ["Client, SqliteStore", "Runtime, SqliteEventLog"])
+def test_what_needs_no_postgresql_does_not_import_asyncpg(names: str) -> None:
+    code = f"import sys; from arcp_client import {names}; print('asyncpg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_using_the_client_does_not_import_the_runtime_or_the_test_kit() -> None:

@@ -31,6 +31,8 @@ __all__ = ["Mirrors"]
 _log = logging.getLogger("arcp_client.runtime")
 
 _PAGE_BYTES = 256 * 1024
+_FEW = 128
+"""A read of fewer events was not cut off by the limits of the directory."""
 _RETRY = 1.0
 _AHEAD = 4096
 """Events that a mirror reads beyond the position of its slowest feed."""
@@ -201,6 +203,9 @@ class Mirrors:
             if not entries:
                 return
             self._append(job, entries)
+            size = sum(entry.record.size for entry in entries)
+            if len(entries) < _FEW and size < _PAGE_BYTES // 2:
+                return  # these were all: later ones wake this mirror again
 
     def _append(self, job: ServerJob, entries: Iterable[Appended]) -> None:
         last = None

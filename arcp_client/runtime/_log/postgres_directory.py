@@ -578,7 +578,8 @@ class PostgresDirectory:
                     "SELECT job_id, idx, id, type, payload, needs FROM ("
                     " SELECT *,"
                     " sum(length(payload)) OVER (ORDER BY idx) - length(payload) AS before"
-                    " FROM (SELECT * FROM events WHERE job_id = $1 AND idx + count > $2"
+                    " FROM (SELECT * FROM events WHERE job_id = $1 AND idx + count > $2 AND idx >="
+                    " coalesce((SELECT max(idx) FROM events WHERE job_id = $1 AND idx <= $2), 0)"
                     f" ORDER BY idx LIMIT {_MOST_RUNS}) AS runs) AS sized WHERE before < $3"
                     " ORDER BY idx",
                     job_id,
