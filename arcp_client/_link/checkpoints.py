@@ -266,7 +266,11 @@ class Checkpointer:
 
     def _reservable(self) -> int:
         """The number up to which events may be reserved now."""
-        reached = self._top if self._idle() else self._done
+        reached = self._done
+        if self._idle():
+            # Numbers below the first waiting event that were not published need no handling: they
+            # are repeats, for example in the history of a job after a new session was begun.
+            reached = max(self._top, (self.first_held or 0) - 1)
         if self._urgent():
             reached = max(reached, self._reserved)
         return max(self._reserved, self._reorder_block_end(reached + self._every))

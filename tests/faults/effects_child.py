@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from arcp_client import Client, events
-from arcp_client.errors import StoreLocked
+from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.stores import PostgresStore
 
 LEASE = 0.4
@@ -43,6 +43,10 @@ async def main(url: str, dsn: str, batch: bool) -> None:
                 os.write(1, b"end\n")
                 return
         except StoreLocked:  # the lease of the process that was killed
+            await asyncio.sleep(LEASE / 4)
+        except StorageError as error:  # a server that is busy
+            if error.permanent:
+                raise
             await asyncio.sleep(LEASE / 4)
 
 
