@@ -47,7 +47,8 @@ _TRIES = 3
 class Place:
     """The runtime of a command, its token, and the format of the output.
 
-    ``token`` is set when the user types one at the prompt.
+    ``token`` is set when the user types one at the prompt. ``name`` is that of the client in its
+    hello.
     """
 
     url: str
@@ -55,6 +56,7 @@ class Place:
     output: Output
     connect_timeout: float
     reconnect_for: float
+    name: str = "arcp-client-cli"
 
 
 def place(
@@ -201,7 +203,7 @@ def make_client(where: Place, store: CheckpointStore | None = None) -> Client:
         return Client(
             where.url,
             token=where.token,
-            info=ClientInfo(name="arcp-client-cli", version=package_version),
+            info=ClientInfo(name=where.name, version=package_version),
             reconnect=Reconnect(stop=stop_after_delay(where.reconnect_for)),
             timeouts=Timeouts(open=where.connect_timeout),
             store=store,

@@ -29,6 +29,7 @@ from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
 from arcp_client.web._feeds.job_list import JobList
 from arcp_client.web._feeds.kept_inputs import KeptInputs
 from arcp_client.web._feeds.link_status import LinkStatus
+from arcp_client.web._feeds.open_questions import PageQuestions
 from arcp_client.web._feeds.page_streams import overview_frames
 from arcp_client.web._feeds.shared_streams import SharedStreams, Source
 from arcp_client.web._http import bodies, downloads
@@ -100,7 +101,8 @@ def add_routes(
         client: the client whose jobs are shown.
         prefix: the path of the dashboard, such as ``/dashboard``; the root by default.
         token: the token that users log in with.
-        allow_control: whether users can not only view but also submit and cancel jobs.
+        allow_control: whether users can not only view but also submit and cancel jobs, and answer
+            the questions of agents.
         allowed_hosts: further host names of the application. Those of this machine are always
             allowed and, with a token, IP addresses.
         secrets: values to mask in everything that is shown, such as the client's own token.
@@ -177,6 +179,8 @@ def mount(app: web.Application, client: Client, options: DashboardOptions) -> No
     route("api/jobs/{id}/document", dashboard.document, "GET")
     route("api/jobs/{id}/result", dashboard.result, "GET")
     route("api/jobs/{id}/cancel", dashboard.cancel, "POST", changes=True)
+    route("api/jobs/{id}/answer", dashboard.answer, "POST", changes=True)
+    route("api/questions", dashboard.questions, "GET")
     route(
         "{path:.+}" if options.everything else "api/{path:.*}",
         _not_found,
@@ -228,10 +232,13 @@ class _Dashboard:
         )
         self._job_list: JobList | None = None
         self._link: LinkStatus | None = None
+        self._questions: PageQuestions | None = None
 
     async def start(self, _app: web.Application) -> None:
         """Start the parts that need the event loop."""
-        self._link = LinkStatus(self._client, self._scrubber)
+        questions = PageQuestions(self._client, self._scrubber, self._asked)
+        self._questions = questions
+        self._link = LinkStatus(self._client, self._scrubber, questions.summary)
         self._job_list = JobList(
             self._client, self.feeds.get, self._scrubber, follow=self.feeds.follow
         )
@@ -240,6 +247,8 @@ class _Dashboard:
         """End the streams and all tasks."""
         await OpenStreams.of(app).close()
         await self.feeds.close()
+        if self._questions is not None:
+            await self._questions.close()
         if self._job_list is not None:
             await self._job_list.close()
         if self._link is not None:
@@ -248,6 +257,16 @@ class _Dashboard:
     def _changed(self, feed: JobFeed) -> None:
         if self._job_list is not None:
             self._job_list.touch(feed)
+
+    def _asked(self) -> None:
+        self.job_list.asking = self.open_questions.jobs
+        self.link.shared.notify()
+
+    @property
+    def open_questions(self) -> PageQuestions:
+        """The open questions."""
+        assert self._questions is not None, "the application has not started"
+        return self._questions
 
     @property
     def job_list(self) -> JobList:
@@ -372,6 +391,11 @@ class _Dashboard:
         given = self._inputs.get(_job_id(request)) or b"null"
         return web.Response(body=given, content_type="application/json")
 
+    async def questions(self, _request: web.Request) -> web.StreamResponse:
+        """``GET ./api/questions``."""
+        found = self.open_questions.describe()
+        return web.Response(body=frames.encoded(found), content_type="application/json")
+
     async def visible(self, request: web.Request) -> web.StreamResponse:
         """``POST ./api/visible``."""
         body = await bodies.read(request, bodies.VisibleBody)
@@ -457,13 +481,31 @@ class _Dashboard:
         await self._client.cancel_job(_job_id(request), body.reason)
         return web.Response(status=202, body=b"{}", content_type="application/json")
 
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """``POST ./api/jobs/{id}/answer``."""
+        self._check_control()
+        body = await bodies.read(request, bodies.AnswerBody)
+        try:
+            taken = await self._client.answer(
+                _job_id(request),
+                body.question_id,
+                body.value,
+                idempotency_key=body.idempotency_key,
+            )
+        except (ValueError, TypeError, RecursionError) as error:
+            deep = isinstance(error, RecursionError)
+            why = "the answer is nested too deeply" if deep else str(error)
+            raise Problem(400, "INVALID_REQUEST", why) from None
+        how = self.open_questions.taken(taken)
+        return web.Response(body=frames.encoded(how), content_type="application/json")
+
     def _check_control(self) -> None:
         if not self._control:
             raise Problem(
                 403,
                 "READ_ONLY",
                 "the dashboard is read-only",
-                "start it with --allow-control to submit and cancel jobs",
+                "start it with --allow-control to submit and cancel jobs, and to answer questions",
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from rich.text import Text
 
-from arcp_client import ArcpError, Client, LinkState, Live
+from arcp_client import ArcpError, Client, LinkState, Live, OpenQuestion, errors
 from arcp_client import _digits as digits
 from arcp_client._feeds import frames
 from arcp_client._feeds.job_feed import JobFeed
@@ -27,6 +27,7 @@ from arcp_client.cli.view.top_lines import TopLines
 from arcp_client.events import Event
 from arcp_client.transcripts import Scrubber
 from arcp_client.web._feeds.job_list import JobList
+from arcp_client.web._feeds.open_questions import PageQuestions
 
 __all__ = ["top"]
 
@@ -87,6 +88,10 @@ class _Jobs:
     def __init__(self, client: Client) -> None:
         self.feeds = FeedRegistry(client, changed=self._changed)
         self.list = JobList(client, self.feeds.get, Scrubber(), follow=self.feeds.follow)
+        self.questions = PageQuestions(client, Scrubber(), self._asked)
+
+    def _asked(self) -> None:
+        self.list.asking = self.questions.jobs
 
     def _changed(self, feed: JobFeed) -> None:
         self.list.touch(feed)
@@ -122,11 +127,13 @@ async def _watching(client: Client) -> AsyncIterator[_Jobs]:
             await jobs.list.refresh()
             yield jobs
     finally:
+        await jobs.questions.close()
         await jobs.list.close()
         await jobs.feeds.close()
 
 
 async def _screen(client: Client, jobs: _Jobs, table: TopTable) -> None:
+    from arcp_client.cli.view.top_question import Answering
     from arcp_client.cli.view.top_screen import TopApp
 
     def refresh(visible: Sequence[str]) -> None:
@@ -148,8 +155,42 @@ async def _screen(client: Client, jobs: _Jobs, table: TopTable) -> None:
         except FeedUnavailable as error:
             raise RuntimeError(str(error)) from error
 
-    app = TopApp(table, refresh=refresh, cancel=cancel, page=page, row=jobs.row)
+    def closed(question_id: str) -> str | None:
+        how = jobs.questions.outcome(question_id)
+        return None if how is None else _outcome_words(how)
+
+    async def answer(question: OpenQuestion, value: Any) -> str:
+        try:
+            taken = await client.answer(question.job_id, question.question_id, value)
+        except errors.InvalidAnswer as error:
+            raise ValueError(str(error)) from error
+        except ArcpError as error:
+            return f"not answered: {error}"
+        return _outcome_words(jobs.questions.taken(taken))
+
+    app = TopApp(
+        table,
+        refresh=refresh,
+        cancel=cancel,
+        page=page,
+        row=jobs.row,
+        answering=Answering(jobs.questions.of, closed, answer),
+    )
     await app.run_async()
+
+
+def _outcome_words(how: Mapping[str, Any]) -> str:
+    """How a question was closed."""
+    value = digits.dumps(how.get("value"), separators=None, allow_nan=True)
+    match how["state"]:
+        case "answered":
+            return f"{how['by']} answered {value}, with {how['client']}"
+        case "expired":
+            held = f": {value} holds" if how["defaulted"] else ""
+            return f"no answer came in time{held}"
+        case "withdrawn":
+            return "the question needs no answer any more"
+    return "the question was closed elsewhere"
 
 
 async def _lines(jobs: _Jobs, agent: str | None) -> None:

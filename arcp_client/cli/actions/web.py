@@ -45,6 +45,7 @@ def web(
     _refuse_open(host, login)
     check_host_names(allowed_hosts)
     pace = read_speed(speed)
+    where.name = "arcp-client-web"
 
     async def body(interrupts: Interrupts) -> Exit:
         async with _client(where, interrupts, replay, pace) as client:

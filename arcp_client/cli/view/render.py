@@ -222,7 +222,8 @@ def _question(event: events.Question) -> Text:
 
 def _answered(event: events.Answered) -> Text:
     value = digits.dumps(digits.value_of(event, "value"), separators=None, allow_nan=True)
-    return _plain(f"! {event.by} answered {value}", "green")
+    client = f", with {event.client}" if event.client else ""
+    return _plain(f"! {event.by} answered {value}{client}", "green")
 
 
 def _expired(event: events.Expired) -> Text:

@@ -20,10 +20,11 @@ from textual.widgets import Input, Label, RichLog
 
 from arcp_client.cli.view.job_table import FILTERS, SORTS, Row, TopTable, name_of, sentence
 from arcp_client.cli.view.terminal import harmless
+from arcp_client.cli.view.top_question import Answering, QuestionDialog
 
 __all__ = ["EventPage", "TopApp"]
 
-KEYS = "enter open · / filter · l needs a look · r running · o order · c cancel · q quit"
+KEYS = "enter open · a answer · / filter · l look · r runs · o order · c cancel · q quit"
 _REFRESH = 0.5
 _LOG_LINES = 5_000
 _ANSI_THEMES = ("ansi-dark", "textual-ansi")
@@ -86,6 +87,7 @@ class _Events(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,left", "back", "back"),
         Binding("f", "follow", "follow"),
+        Binding("a", "answer", "answer"),
         Binding("c", "cancel", "cancel"),
     ]
     CSS = "_Events RichLog { height: 1fr; } _Events Label { width: 100%; height: 1; }"
@@ -118,7 +120,7 @@ class _Events(Screen[None]):
             head = sentence(row, datetime.now(UTC)) if row is not None else self._job_id
             self.query_one("#head", Label).update(Text(head, "reverse", no_wrap=True))
             word = "following" if log.auto_scroll else "not following"
-            keys = f"↑↓ scroll · f {word} · c cancel · esc back"
+            keys = f"↑↓ scroll · f {word} · a answer · c cancel · esc back"
             self.query_one("#keys", Label).update(Text(keys, "dim"))
             self._seen, texts = await self._page(self._job_id, self._seen)
             for text in texts:
@@ -145,6 +147,11 @@ class _Events(Screen[None]):
         assert isinstance(self.app, TopApp)
         self.app.ask_cancel(self._job_id)
 
+    def action_answer(self) -> None:
+        """Answer the question of the job."""
+        assert isinstance(self.app, TopApp)
+        self.app.ask_question(self._job_id)
+
 
 class TopApp(App[None]):
     """The application.
@@ -154,6 +161,8 @@ class TopApp(App[None]):
         refresh: called twice a second; brings the table up to date.
         cancel: cancels a job; returns what to say.
         page: returns the events of a job.
+        row: returns the row of a job.
+        answering: lists the questions of agents, and answers them.
     """
 
     CSS = """
@@ -178,6 +187,7 @@ class TopApp(App[None]):
         Binding("e", "only('ended')", "ended"),
         Binding("escape", "everything", "all"),
         Binding("o", "order", "order"),
+        Binding("a", "answer", "answer"),
         Binding("c", "cancel", "cancel"),
     ]
 
@@ -189,8 +199,10 @@ class TopApp(App[None]):
         cancel: Callable[[str], Awaitable[str]],
         page: EventPage,
         row: Callable[[str], Row | None],
+        answering: Answering,
     ) -> None:
         super().__init__(ansi_color=True)
+        self._answering = answering
         self._table = table
         self._refresh_rows = refresh
         self._cancel_job = cancel
@@ -273,6 +285,29 @@ class TopApp(App[None]):
         if row is not None and len(self.screen_stack) == 1:
             self.push_screen(_Events(row["job_id"], self._page, self._row))
 
+    def action_answer(self) -> None:
+        """Answer the question of the selected job."""
+        row = self._table.selected
+        if row is not None:
+            self.ask_question(row["job_id"])
+
+    def ask_question(self, job_id: str) -> None:
+        """Answer the oldest open question of a job."""
+        question = self._answering.question(job_id)
+        if question is None:
+            self._say("it asks nothing now")
+            return
+
+        def done(how: str | None) -> None:
+            if how:
+                self._say(how)
+
+        self.push_screen(QuestionDialog(question, self._answering), done)
+
+    def _say(self, text: str) -> None:
+        self._table.note = harmless(text)
+        self._redraw()
+
     def action_cancel(self) -> None:
         """Cancel the selected job, if the user says yes."""
         row = self._table.selected
@@ -290,5 +325,4 @@ class TopApp(App[None]):
         self.push_screen(_Ask(f"Cancel {name_of(row)}?"), answered)
 
     async def _cancel(self, job_id: str) -> None:
-        self._table.note = harmless(await self._cancel_job(job_id))
-        self._redraw()
+        self._say(await self._cancel_job(job_id))

@@ -69,6 +69,7 @@ class JobList:
 
     Attributes:
         changed: notifies pages of changes.
+        asking: the jobs with open questions, which are followed first.
         last: the number of the newest change.
         truncated: whether the runtime has more jobs than the list.
     """
@@ -101,6 +102,7 @@ class JobList:
         self._viewers = 0
         self._polling: asyncio.Task[None] | None = None
         self.changed = Signal(_CHANGE_INTERVAL)
+        self.asking: frozenset[str] = frozenset()
         self.last = 0
         self.truncated = False
 
@@ -273,7 +275,7 @@ class JobList:
         running = [s.job_id for s in newest if s.status not in ENDED and s.job_id not in gone]
         now = time.monotonic()
         shown = {each for each, at in self._visible.items() if now - at < _VISIBLE_SECONDS}
-        running.sort(key=lambda job_id: job_id not in shown)
+        running.sort(key=lambda job_id: (job_id not in self.asking, job_id not in shown))
         ended = [s.job_id for s in newest if s.status in ENDED][:_ENDED_SHOWN]
         unseen = [job_id for job_id in ended if job_id not in self._outcomes]
         refused = self._follow((*running[:_FOLLOWED], *unseen[:_LOOKUPS]))

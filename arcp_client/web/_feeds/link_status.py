@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from arcp_client import Client, Closed, Connecting, Event, Gap, LinkState, Live, Reconnecting
@@ -25,13 +26,20 @@ class LinkStatus:
     Args:
         client: the client.
         scrubber: masks secrets in the error message of a lost link.
+        questions: returns the number of open questions, and the revision of their list.
 
     Attributes:
         shared: the frame; it wakes pages when the state or a counter changes.
     """
 
-    def __init__(self, client: Client, scrubber: Scrubber) -> None:
+    def __init__(
+        self,
+        client: Client,
+        scrubber: Scrubber,
+        questions: Callable[[], dict[str, int]] = lambda: {"open": 0, "revision": 0},
+    ) -> None:
         self._client = client
+        self._questions = questions
         self._scrubber = scrubber
         self._retry_at: int | None = None
         self._gap: dict[str, Any] | None = None
@@ -87,6 +95,7 @@ class LinkStatus:
             "cause": self._scrubber.text(str(cause)) if cause is not None else None,
             "gap": self._gap,
             "history": list(self._history),
+            "questions": self._questions(),
             "received": stats.received,
             "processed": stats.processed,
             "reconnects": stats.reconnects,

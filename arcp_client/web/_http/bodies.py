@@ -12,6 +12,7 @@ from aiohttp.http import HttpProcessingError
 from arcp_client.web._http.problems import LAST, Problem
 
 __all__ = [
+    "AnswerBody",
     "CancelBody",
     "LoginBody",
     "SubmitBody",
@@ -51,6 +52,14 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of ``POST api/jobs/{id}/cancel``."""
 
     reason: str | None = None
+
+
+class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST api/jobs/{id}/answer``. The value stays JSON, with its digits."""
+
+    question_id: str
+    idempotency_key: str
+    value: msgspec.Raw
 
 
 class SubscribeBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -5,6 +5,8 @@ import { gapChip, gapHint, lagText, linkChip, linkNews } from './chip.js';
 import { icon, put, set, show } from './dom.js';
 import { showKeys } from './help.js';
 import { compareView } from './compareview.js';
+import { createInbox } from './inbox.js';
+import { inboxView } from './inboxview.js';
 import { jobView } from './jobview.js';
 import { jobsView } from './jobsview.js';
 import { loginView } from './loginview.js';
@@ -20,6 +22,7 @@ import { oneLine } from './text.js';
 const at = (id) => document.getElementById(id);
 const store = createStore();
 const announcer = new Announcer(at('announcer'));
+const inbox = createInbox(store);
 const lag = lagMeter();
 let overview = null;
 let router = null;
@@ -124,6 +127,12 @@ function drawHead() {
   const name = [runtime.name, runtime.version].filter(Boolean).map((part) => oneLine(part, 40)).join(' ');
   put(at('runtime'), name);
   show(at('logout'), login && phase !== 'login');
+  const asked = inbox.count;
+  put(at('asked'), asked ? ` (${asked})` : '');
+  show(at('asked'), asked > 0);
+  const title = document.title.replace(/^\(\d+\) /, '');
+  const titled = asked ? `(${asked}) ${title}` : title;
+  if (document.title !== titled) document.title = titled;
   set(document.documentElement, 'data-control', control ? 'yes' : 'no');
   if (link !== linkBefore) {
     announcer.say(linkNews(linkBefore, link));
@@ -133,7 +142,7 @@ function drawHead() {
 
 // ------------------------------------------------------------------------------- the pages
 
-const tools = { store, announcer, page, needLogin, lookOnce, watchOverview, shownAt: (ms) => lag.shownAt(ms), link: (data) => store.dispatch({ type: 'link', data }) };
+const tools = { store, announcer, inbox, page, needLogin, lookOnce, watchOverview, shownAt: (ms) => lag.shownAt(ms), link: (data) => store.dispatch({ type: 'link', data }) };
 
 /** A view, or the login in its place. */
 function gated(make) {
@@ -176,6 +185,7 @@ at('logout').addEventListener('click', async () => {
 });
 
 store.subscribe(drawHead);
+inbox.subscribe(drawHead);
 setInterval(drawHead, 250);
 router = startRouter({
   main: at('main'),
@@ -183,6 +193,7 @@ router = startRouter({
     jobs: gated((route, given) => jobsView(route, given)),
     job: gated((route, given) => jobView(route, given)),
     submit: gated((route, given) => submitView(route, given)),
+    inbox: gated((_route, given) => inboxView(given)),
     overview: gated((_route, given) => overviewView(given)),
     compare: gated((route, given) => compareView(route, given)),
     replay: gated((_route, given) => replayView(given)),

@@ -6,6 +6,7 @@ import { JobState } from './jobstate.js';
 import { jobPanel } from './jobpanel.js';
 import { ENDED } from './status.js';
 import { copyButton } from './copy.js';
+import { questionList } from './questionlist.js';
 import { jobHref, listHref } from './router.js';
 import { follow, get, send } from './stream.js';
 import { clip, oneLine } from './text.js';
@@ -13,7 +14,7 @@ import { everySecond } from './ticker.js';
 
 const TAIL = 2000;                           // events that a page begins with; older ones come on demand
 
-export function jobView({ id, query }, { store, announcer, page, link, shownAt, needLogin, lookOnce, watchOverview }) {
+export function jobView({ id, query }, { store, announcer, inbox, page, link, shownAt, needLogin, lookOnce, watchOverview }) {
   const path = `api/jobs/${encodeURIComponent(id)}`;
   const state = new JobState();
   const transcript = `${path}/transcript`;
@@ -32,6 +33,15 @@ export function jobView({ id, query }, { store, announcer, page, link, shownAt, 
   const cancel = el('button', { type: 'button', class: 'button danger small', hidden: true, on: { click: ask } }, 'Cancel job');
   const again = el('a', { class: 'button small', href: `#/submit?from=${encodeURIComponent(id)}`, hidden: true }, 'Run again');
   const restarted = el('p', { class: 'note', hidden: true });
+  const list = questionList({
+    control: () => store.state.control,
+    now: () => Date.now() + store.state.skew,
+    links: false,
+    level: 3,
+    say: (text) => announcer.say(text),
+    title: 'Answered and closed',
+  });
+  const questions = el('section', { 'aria-labelledby': 'questions-title', hidden: true }, el('h2', { id: 'questions-title' }, 'Questions'), list.element);
   const element = el('div', { class: 'page' },
     el('p', { class: 'back' }, el('a', { href: listHref() }, '← All jobs')),
     el('div', { class: 'page-head' }, el('h1', { class: 'job foreign' }, oneLine(id, 160)), el('span', { class: 'grow' }),
@@ -40,7 +50,7 @@ export function jobView({ id, query }, { store, announcer, page, link, shownAt, 
         el('a', { href: transcript, download: true }, 'Download transcript'),
         el('a', { href: `${path}/document`, download: true }, 'Download as JSON'))),
       el('a', { class: 'button small', href: `#/compare?a=${encodeURIComponent(id)}` }, 'Compare'), again, cancel),
-    failure, restarted, panel.element);
+    failure, restarted, questions, panel.element);
   let asked = false;
   let looks = 0;
   let wanted = Number(query?.get('event') ?? 0) || 0;    // the event that the address names, until it is there
@@ -175,8 +185,14 @@ export function jobView({ id, query }, { store, announcer, page, link, shownAt, 
     panel.draw();
     controls();
   };
+  const showQuestions = ({ open, closed }) => {
+    if (store.state.phase !== 'ready') return;   // what may be done here is not known yet
+    const own = (each) => each.job_id === id;
+    list.update({ open: open.filter(own), closed: closed.filter(own) });
+    show(questions, list.size > 0);
+  };
   known();
-  const stops = [store.subscribe(known), everySecond(tick)];
+  const stops = [store.subscribe(known), everySecond(tick), everySecond(() => list.tick()), inbox.subscribe(showQuestions), store.subscribe(() => showQuestions(inbox.questions))];
   return {
     title: oneLine(id, 60),
     element,

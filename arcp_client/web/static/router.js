@@ -1,6 +1,6 @@
 /** Shows the view that the hash of the URL names, and moves the focus to its heading. */
 
-const PAGES = new Set(['submit', 'replay', 'overview', 'compare']);
+const PAGES = new Set(['submit', 'replay', 'overview', 'compare', 'inbox']);
 
 /**
  * `#/job/abc?at=5` → `{name: 'job', id: 'abc', query}`; what is unknown is the list of jobs. The query

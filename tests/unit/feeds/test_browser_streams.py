@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from arcp_client import (
+    Choice,
     Client,
     Job,
+    JobContext,
     Runtime,
     SqliteEventLog,
     SqliteStore,
@@ -521,3 +523,28 @@ async def test_a_restart_of_the_runtime_is_survived_with_a_durable_log(
         timeline = await browser.read(await client.sse(job.id, last_event_id=browser.last))
     assert timeline.resets == ["start"]
     assert lines(timeline) == list(range(known[0], 2000))
+
+
+async def test_questions_and_their_answers_are_events_of_every_stream(
+    runtime: Runtime, client: Client
+) -> None:
+    @runtime.agent("asks")
+    async def asks(input: Any, job: JobContext) -> Any:
+        return await job.ask("Deploy?", options=[Choice("go", "Deploy now")], timeout=600)
+
+    job = await client.submit("asks")
+    told: list[dict[str, Any]] = []
+    parser = Parser()
+    async with asyncio.timeout(SOON), aclosing(await client.sse(job.id)) as stream:
+        async for data in stream:
+            for frame in parser.feed(data):
+                for entry in frame.data if frame.kind == "events" else ():
+                    told.append(entry["event"])
+                    if entry["event"]["kind"] == "x-vendor.arcp-client.question":
+                        await client.answer(job.id, entry["event"]["question_id"], "go")
+    asked, answered, _ = told
+    assert (asked["text"], asked["has_default"]) == ("Deploy?", False)
+    assert asked["options"] == [{"value": "go", "label": "Deploy now"}]
+    assert answered["kind"] == "x-vendor.arcp-client.answered"
+    assert (answered["question_id"], answered["value"]) == (asked["question_id"], "go")
+    assert (answered["by"], answered["client"].split()[0]) == ("anonymous", "arcp-client")
