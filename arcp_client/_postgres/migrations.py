@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from arcp_client._postgres.dialogue import DIALOGUE
 from arcp_client._postgres.functions import FUNCTIONS
 from arcp_client._postgres.timelines import TIMELINES
 from arcp_client.errors import StorageError
@@ -84,7 +85,7 @@ CREATE TABLE handled (
 CREATE INDEX handled_at ON handled USING brin (at);
 """
 
-_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS, _UNCLAIMED, TIMELINES, _HANDLED)
+_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS, _UNCLAIMED, TIMELINES, _HANDLED, DIALOGUE)
 VERSION = len(_MIGRATIONS)
 """The version of the schema that this package reads and writes."""
 

@@ -26,7 +26,9 @@ from arcp_client.runtime._connection.connection import Arrival, Connection
 from arcp_client.runtime._connection.handshake import Identity, ServerHandshake
 from arcp_client.runtime._connection.requests import RequestHandler
 from arcp_client.runtime._dialogue.book import QuestionBook
+from arcp_client.runtime._dialogue.elsewhere import Elsewhere
 from arcp_client.runtime._dialogue.inbox import Mailroom
+from arcp_client.runtime._dialogue.shared_book import SharedQuestionBook
 from arcp_client.runtime._jobs.admission import Admission, Delegation, job_input
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
@@ -36,6 +38,7 @@ from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._jobs.restore import restore
 from arcp_client.runtime._leases.credentials import Provisioner, Vault
 from arcp_client.runtime._leases.grant import Budget
+from arcp_client.runtime._log.dialogue import AnswersOffered, MessagesOffered, QuestionsChanged
 from arcp_client.runtime._log.directory import (
     Bounds,
     CancelRequested,
@@ -160,15 +163,24 @@ class Core:
             on_gone=self.jobs.released,
             journal=journal,
         )
-        self.questions = QuestionBook(
-            self.jobs, self.sessions, limits, self._journal, durable=event_log.durable
+        shared = self._directory.dialogue
+        self.questions: QuestionBook = (
+            QuestionBook(self.jobs, self.sessions, limits, self._journal, durable=event_log.durable)
+            if shared is None
+            else SharedQuestionBook(
+                self.jobs, self.sessions, limits, self._journal, shared, self.tasks
+            )
         )
-        self.mailroom = Mailroom(limits, self._journal)
+        self.mailroom = Mailroom(limits, self._journal, shared, self.tasks)
+        self._elsewhere = (
+            None if shared is None else Elsewhere(shared, self.jobs, limits, self.tasks)
+        )
         self._requests = RequestHandler(
             self.jobs,
             self.admission,
             self.questions,
             self.mailroom,
+            self._elsewhere,
             limits,
             self._directory,
             self._journal.then,
@@ -281,6 +293,9 @@ class Core:
             key_window=limits.idempotency_window,
             resume_window=self._identity.resume_window,
             unclaimed=limits.unclaimed_time,
+            answer_window=limits.answer_window,
+            answers=limits.answers,
+            answer_bytes=limits.answer_bytes,
         )
 
     @property
@@ -314,7 +329,8 @@ class Core:
                 [
                     (job.state(), job_input(job.request, job.owner))
                     for job in withheld
-                    if job.request is not None
+                    # Another replica begins with the first event: messages may have been before.
+                    if job.request is not None and not job.history.end
                 ]
             )
         for job in withheld:
@@ -339,6 +355,8 @@ class Core:
         for session_id in self.sessions.ids():
             self.sessions.lose(session_id)
         self.jobs.discard_all(_FENCED)
+        self.questions.drop()
+        self.mailroom.drop()
         self._journal.drop()
 
     async def _follow(self) -> None:
@@ -348,6 +366,8 @@ class Core:
             match change:
                 case JobMoved(job_id=job_id):
                     mirrors.wake(job_id)
+                    if self._elsewhere is not None:
+                        self._elsewhere.wake(job_id)
                 case CancelRequested(job_id=job_id, reason=reason):
                     job = self.jobs.get(job_id)
                     if job is not None and not job.ended:
@@ -356,8 +376,15 @@ class Core:
                     self.sessions.lose(session_id)
                 case JobDelegated(watch=watch):
                     self.tasks.spawn(self._announce(watch), name="announce")
+                case QuestionsChanged() as questions:
+                    self.questions.changed(questions)
+                case AnswersOffered(answers=answers):
+                    self.questions.offered(answers)
+                case MessagesOffered(messages=messages):
+                    self.mailroom.offered(messages, self.jobs)
                 case ReplicaGone() | Resync():
                     mirrors.wake_all()
+                    self.questions.changed(QuestionsChanged(None))
 
     async def _announce(self, watch: Watch) -> None:
         """Announce a job that was delegated on another replica, and deliver its events."""

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from arcp_client import events
 from arcp_client.client import Client
-from arcp_client.errors import JobFailed
+from arcp_client.errors import JobFailed, QuestionAnswered
+from arcp_client.job import Job
 from arcp_client.runtime import EventLog, JobContext, Runtime
 from arcp_client.stores.memory import MemoryStore
 from arcp_client.testing._checks import expect, raises, run_all
@@ -53,6 +54,17 @@ def _runtime(log: EventLog) -> Runtime:
     async def stream(input: Any, job: JobContext) -> Any:
         for n in range(input):
             yield f"{n};"
+
+    @runtime.agent("ask")
+    async def ask(input: Any, job: JobContext) -> Any:
+        return [await job.ask(f"{n}?") for n in range(input)]
+
+    @runtime.agent("listen")
+    async def listen(input: Any, job: JobContext) -> Any:
+        taken = [(await job.inbox.take()).value for _ in range(input)]
+        await job.status("done")
+        await job.cancelled.wait()
+        return taken
 
     return runtime
 
@@ -148,12 +160,104 @@ async def a_key_stands_for_its_job_after_a_restart(case: EventLogCase) -> None:
         expect(listed == [job.id], "a repeated submit starts no second job")
 
 
+async def questions_and_messages_are_events(case: EventLogCase) -> None:
+    """A question is answered once, and messages are consumed in order or returned."""
+    async with _runtime(case.make()) as runtime, Client(runtime) as client:
+        job = await client.submit("ask", 1)
+        question = await _question(job)
+        taken = await client.answer(job.id, question.question_id, "first", idempotency_key="k")
+        again = await client.answer(job.id, question.question_id, "first", idempotency_key="k")
+        expect(again.at == taken.at, "an answer under a known key is the same answer")
+        late = await raises(
+            QuestionAnswered,
+            client.answer(job.id, question.question_id, "second"),
+            "one answer is taken, and a later one is refused",
+        )
+        expect(late.value == "first", "a late answer is told of the one that was taken")
+        expect((await job.result()).value == ["first"], "an agent gets the answer to its question")
+        heard = await client.submit("listen", 2)
+        for n in range(3):
+            await heard.send(n, message_id=f"m{n}")
+        await anext(heard.events(events.Status))
+        await heard.cancel()
+        moved = [
+            (type(event).__name__, event.message_id)
+            async for event in heard.events(events.Consumed, events.Returned)
+        ]
+        expect(
+            moved == [("Consumed", "m0"), ("Consumed", "m1"), ("Returned", "m2")],
+            "messages are consumed in order, and the rest is returned at the end",
+        )
+
+
+async def work_that_is_begun_again_gets_its_answers(case: EventLogCase) -> None:
+    """With ``again``: answers and open questions of a ``work_id`` survive a restart."""
+    if case.again is None:
+        return
+    log = case.make()
+    async with _runtime(log) as runtime, Client(runtime) as client:
+        job = await client.submit("ask", 2, work_id="w")
+        asked = [await _question(job)]
+        await client.answer(job.id, asked[0].question_id, "first")
+        asked.append(await _question(job, after=asked[0].question_id))
+    async with _runtime(case.again(log)) as runtime, Client(runtime) as client:
+        left = [each async for each in client.questions()]
+        expect(
+            [(each.question_id, each.waiting) for each in left] == [(asked[1].question_id, False)],
+            "an open question of interrupted work stays open over a restart",
+        )
+        await client.answer(job.id, asked[1].question_id, "second")
+        again = await client.submit("ask", 2, work_id="w")
+        expect(
+            (await again.result()).value == ["first", "second"],
+            "work that is begun again gets the stored answers",
+        )
+        repeated = [event.question_id async for event in again.events(events.Question)]
+        expect(
+            repeated == [each.question_id for each in asked],
+            "work that is begun again asks no question anew",
+        )
+
+
+async def messages_are_returned_by_a_restart(case: EventLogCase) -> None:
+    """With ``again``: a restart returns the messages that the agent has not taken, once."""
+    if case.again is None:
+        return
+    log = case.make()
+    async with _runtime(log) as runtime, Client(runtime) as client:
+        job = await client.submit("listen", 1)
+        for n in range(3):
+            await job.send(n, message_id=f"m{n}")
+        await anext(job.events(events.Status))
+    async with _runtime(case.again(log)) as runtime, Client(runtime) as client:
+        ended = await client.watch(job.id, history=True)
+        moved = [
+            (type(event).__name__, event.message_id)
+            async for event in ended.events(events.Sent, events.Consumed, events.Returned)
+            if not isinstance(event, events.Sent)
+        ]
+        expect(
+            moved == [("Consumed", "m0"), ("Returned", "m1"), ("Returned", "m2")],
+            "a message that was not taken when its runtime ended is returned, once and in order",
+        )
+
+
+async def _question(job: Job, after: str = "") -> events.Question:
+    async for event in job.events(events.Question):
+        if event.question_id != after:
+            return event
+    raise AssertionError("the job ended without a question")
+
+
 EVENT_LOG_CHECKS: tuple[EventLogCheck, ...] = (
     has_the_members_of_the_interface,
     a_runtime_works_with_it,
     a_session_and_its_jobs_survive_a_restart,
     events_that_were_not_received_are_sent_after_a_restart,
     a_key_stands_for_its_job_after_a_restart,
+    questions_and_messages_are_events,
+    work_that_is_begun_again_gets_its_answers,
+    messages_are_returned_by_a_restart,
 )
 """The checks of `check_event_log`, to run each as a test of its own with an `EventLogCase`."""
 

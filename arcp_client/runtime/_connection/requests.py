@@ -29,7 +29,9 @@ from arcp_client._wire.messages import (
 from arcp_client.errors import InvalidRequest, RequestError, request_error
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._dialogue.book import QuestionBook
+from arcp_client.runtime._dialogue.elsewhere import Elsewhere
 from arcp_client.runtime._dialogue.inbox import Mailroom
+from arcp_client.runtime._dialogue.question import AskedQuestion
 from arcp_client.runtime._jobs.admission import Acceptance, Admission
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.listing import (
@@ -54,6 +56,7 @@ __all__ = ["RequestHandler", "checked"]
 _log = logging.getLogger("arcp_client.runtime")
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 class _Connection(Protocol):
@@ -91,6 +94,7 @@ class RequestHandler:
         admission: Admission,
         questions: QuestionBook,
         mailroom: Mailroom,
+        elsewhere: Elsewhere | None,
         limits: Limits,
         directory: Directory,
         then: Callable[[Callable[[], None], Callable[[RequestError], None]], None],
@@ -102,6 +106,7 @@ class RequestHandler:
         self._admission = admission
         self._questions = questions
         self._mailroom = mailroom
+        self._elsewhere = elsewhere
         self._limits = limits
         self._then = then
         self._tasks = tasks
@@ -394,9 +399,22 @@ class RequestHandler:
 
     # -------------------------------------------------------------------- questions
 
-    def _answer(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def _answer(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         _need(session, names.ASKING)
         request = _of_job(Answer, frame)
+
+        def confirm(question: AskedQuestion) -> None:
+            payload = question.taken(frame.id)
+            line.control(
+                frames.control(
+                    names.ANSWER_TAKEN, payload, session_id=session.id, job_id=request.job_id
+                )
+            )
+
+        if self._elsewhere is not None and not self._questions.decides(request.question_id):
+            answering = await self._elsewhere.answer(session, request)
+            self._tasks.spawn(_reply(line, frame, answering, confirm), name="answer")
+            return
 
         def unwritten(error: RequestError) -> None:
             line.refuse(frame, error)
@@ -408,50 +426,61 @@ class RequestHandler:
             # Only once the winner is stored: a crash could still undo it.
             self._once_stored(line, lambda: line.refuse(frame, late), unwritten)
             return
-        taken = frames.control(
-            names.ANSWER_TAKEN,
-            question.taken(frame.id),
-            session_id=session.id,
-            job_id=request.job_id,
-        )
-        self._once_stored(line, lambda: line.control(taken), unwritten)
+        self._once_stored(line, lambda: confirm(question), unwritten)
 
-    def _send_message(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def _send_message(
+        self, line: _Connection, session: ServerSession, frame: ControlFrame
+    ) -> None:
         _need(session, names.STEERING)
         request = _of_job(SendMessage, frame)
+        await self.mirrors.find(request.job_id, session)
         job = self._jobs.steered(session, request.job_id)
         self._jobs.check_log()
-        payload = {
-            "job_id": job.id,
-            "message_id": request.message_id,
-            "state": self._mailroom.send(session, job, request),
-        }
-        if frame.id:
-            payload["request_id"] = frame.id
-        queued = frames.control(names.QUEUED, payload, session_id=session.id, job_id=job.id)
-        self._once_stored(
-            line, lambda: line.control(queued), lambda error: line.refuse(frame, error)
-        )
 
-    def _list_questions(
+        def confirm(state: str) -> None:
+            payload = {"job_id": job.id, "message_id": request.message_id, "state": state}
+            if frame.id:
+                payload["request_id"] = frame.id
+            line.control(
+                frames.control(names.QUEUED, payload, session_id=session.id, job_id=job.id)
+            )
+
+        if self._elsewhere is not None and self._jobs.get(job.id) is None:
+            sending = await self._elsewhere.send(session, job, request)
+            self._tasks.spawn(_reply(line, frame, sending, confirm), name="send")
+            return
+        state = self._mailroom.send(
+            job, request, by=session.principal, client=session.client, session=session.id
+        )
+        self._once_stored(line, lambda: confirm(state), lambda error: line.refuse(frame, error))
+
+    async def _list_questions(
         self, line: _Connection, session: ServerSession, frame: ControlFrame
     ) -> None:
         _need(session, names.ASKING)
         request = checked(ListQuestions, frame)
         start = start_of(request)
-        entries, last = self._questions.page(
-            session, start, request.limit or DEFAULT_LIMIT, MAX_BYTES
-        )
+        following = Notice(partial(session.control, _changed_notice(session)))
+        if request.follow:  # before the list is read: what changes meanwhile is told after it
+            self._questions.follow(session, following.due)
+        if self._elsewhere is not None:
+            entries, last = await self._elsewhere.page(session, request)
+        else:
+            entries, last = self._questions.page(
+                session, start, request.limit or DEFAULT_LIMIT, MAX_BYTES
+            )
         payload = {
             "request_id": frame.id,
             "questions": entries,
             "next_cursor": None if last is None else cursor_after(last),
         }
         answer = frames.control(names.QUESTIONS, payload, session_id=session.id)
-        self._send(line, lambda: line.control(answer))
-        if request.follow:
-            notice = frames.control(names.QUESTIONS_CHANGED, {}, session_id=session.id)
-            self._questions.follow(session, partial(session.control, notice))
+
+        def send() -> None:
+            line.control(answer)
+            following.begin()
+
+        self._send(line, send)
 
 
 def _credentials(session: ServerSession, job: ServerJob) -> dict[str, Any]:
@@ -463,6 +492,51 @@ def _credentials(session: ServerSession, job: ServerJob) -> dict[str, Any]:
     ):
         return {}
     return {"credentials": [credential_wire(each) for each in job.credentials.values()]}
+
+
+class Notice:
+    """A notice that is sent once, not before it may be.
+
+    Args:
+        send: sends it.
+    """
+
+    def __init__(self, send: Callable[[], None]) -> None:
+        self._send = send
+        self._due = self._begun = False
+
+    def due(self) -> None:
+        """Send it now, or at the beginning."""
+        self._due = True
+        if self._begun:
+            self._send()
+
+    def begin(self) -> None:
+        """Let it be sent from now on."""
+        self._begun = True
+        if self._due:
+            self._send()
+
+
+def _changed_notice(session: ServerSession) -> bytes:
+    return frames.control(names.QUESTIONS_CHANGED, {}, session_id=session.id)
+
+
+async def _reply(
+    line: _Connection,
+    frame: ControlFrame,
+    deciding: Awaitable[T],
+    confirm: Callable[[T], None],
+) -> None:
+    """Answer a request about which another replica decides."""
+    task = asyncio.current_task()
+    try:
+        decided = await deciding
+    except BaseException as error:  # noqa: BLE001 - the line tells refusals from faults
+        pass_on(error, task)
+        line.refuse(frame, error)
+    else:
+        confirm(decided)
 
 
 def _need(session: ServerSession, feature: str) -> None:

@@ -19,16 +19,12 @@ from typing import Any, Protocol
 
 from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
-from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_prefixed_id, parse_time, time_text
 from arcp_client._wire.messages import Answer
-from arcp_client._wire.stamp import canonical
 from arcp_client.errors import (
-    DuplicateKey,
     FeatureNotNegotiated,
     InvalidAnswer,
     LocalProtocolError,
-    PermissionDenied,
     QuestionExpired,
     QuestionNotFound,
 )
@@ -37,21 +33,26 @@ from arcp_client.runtime._dialogue.asked import Asked
 from arcp_client.runtime._dialogue.closed import ClosedQuestions
 from arcp_client.runtime._dialogue.lease_clock import pause, unpause
 from arcp_client.runtime._dialogue.question import AskedQuestion, Waiter
+from arcp_client.runtime._dialogue.rights import check_rights, checked_size, sees
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.outcomes import Failure, Success
 from arcp_client.runtime._jobs.registry import JobRegistry
+from arcp_client.runtime._log.dialogue import OfferedAnswer, QuestionsChanged
 from arcp_client.runtime._log.entries import Forgotten, QuestionState
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.runtime.limits import Limits
 
-__all__ = ["QuestionBook"]
+__all__ = ["KnownSessions", "QuestionBook"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
 
-class _Sessions(Protocol):
-    def supports(self, principal: str, feature: str) -> bool: ...
+class KnownSessions(Protocol):
+    """Tells which features the sessions of a principal have negotiated."""
+
+    def supports(self, principal: str, feature: str) -> bool:
+        """Whether any of them has negotiated a feature."""
 
 
 class _AskedByJob:
@@ -76,7 +77,7 @@ class QuestionBook:
     def __init__(
         self,
         jobs: JobRegistry,
-        sessions: _Sessions,
+        sessions: KnownSessions,
         limits: Limits,
         journal: Journal,
         *,
@@ -101,65 +102,81 @@ class QuestionBook:
 
     async def ask(self, job: ServerJob, asked: Asked, timeout: float | None) -> Any:
         """Ask a question and wait for its end; see `JobContext.ask`."""
-        question, waiter = self._wait(job, asked, timeout)
-        try:
-            await waiter.closed
-        except asyncio.CancelledError:
-            self._leave(question, waiter)
-            raise
-        return self._value(question, waiter)
+        key = self._key(job, asked)
+        can_answer = bool(asked.to) or await self._can_answer(job)
+        longest = self._limits.question_time
+        seconds = longest if timeout is None else min(timeout, longest)
+        while True:
+            question = await self._find(job, self._state(job, asked, key, seconds), seconds)
+            if job.ended:
+                raise LocalProtocolError("the job has ended; nothing can be asked any more")
+            waiter = self._wait(question, job, asked, can_answer)
+            try:
+                await waiter.closed
+            except asyncio.CancelledError:
+                self._leave(question, waiter)
+                raise
+            if not question.guest or question.stored.state != states.WITHDRAWN:
+                return self._value(question, waiter)
+            # A job of this work on another replica has withdrawn it: this one asks for itself.
 
-    def _wait(
-        self, job: ServerJob, asked: Asked, timeout: float | None
-    ) -> tuple[AskedQuestion, Waiter]:
+    def _key(self, job: ServerJob, asked: Asked) -> str:
+        """Return what identifies a question within its work."""
         if job.ended:
             raise LocalProtocolError("the job has ended; nothing can be asked any more")
-        of_job = self._follow(job)
-        of_job.times[asked.fingerprint] += 1
-        key = asked.key or f"{asked.fingerprint}:{of_job.times[asked.fingerprint]}"
-        agent = job.agent.partition("@")[0]
-        known = self._by_work.get((job.principal, agent, job.work_id or job.id, key))
-        if known is not None and known.open and known.overdue(self._now()):
-            self._expire(known)
-        if known is None or not (known.open or known.settled):
-            known = self._ask_anew(job, asked, key, timeout)
-        waiter = Waiter(job, asked.converter, asyncio.get_running_loop().create_future())
-        with self._together():
-            if job.id not in known.stored.job_ids:
-                known.taken_over(job)
-            if job.id not in known.jobs:
-                known.jobs[job.id] = job
-                if known.open:
-                    of_job.open[known.id] = known
-                    pause(job, self._now())
-                self._put(known)
-                job.emit(names.QUESTION, known.body(paused=job.paused_at is not None))
-                if not known.open:
-                    kind, body = known.closing()
-                    job.emit(kind, body)
-        known.waiters.append(waiter)
-        if not known.open:
-            self._journal.then(partial(_release, [waiter]))
-        elif not known.stored.to and not self._can_answer(job):
-            self._nobody(known)
-        return known, waiter
-
-    def _ask_anew(
-        self, job: ServerJob, asked: Asked, key: str, timeout: float | None
-    ) -> AskedQuestion:
-        limits = self._limits
         if asked.size > self._most:
             raise ValueError(
                 f"a question of {asked.size} bytes is over the limit of {self._most} bytes"
             )
-        if self._count[job.principal] >= limits.open_questions:
-            raise LocalProtocolError(
-                f"the principal of this job has {limits.open_questions} open questions already"
-            )
-        seconds = limits.question_time if timeout is None else min(timeout, limits.question_time)
+        times = self._follow(job).times
+        times[asked.fingerprint] += 1
+        return asked.key or f"{asked.fingerprint}:{times[asked.fingerprint]}"
+
+    async def _find(self, job: ServerJob, state: QuestionState, seconds: float) -> AskedQuestion:
+        """Return the question of the same work that is open or has a value, or else a new one."""
+        known = self._by_work.get((state.principal, state.agent, state.work, state.key))
+        if known is not None and known.open and known.overdue(self._now()):
+            self._expire(known)
+        if known is not None and (known.open or known.settled):
+            return known
+        most = self._limits.open_questions
+        if self._count[job.principal] >= most:
+            raise LocalProtocolError(f"the principal of this job has {most} open questions already")
+        question = self._questions[state.id] = AskedQuestion(state, json.loads(state.schema))
+        self._decide(question, seconds)
+        return question
+
+    def _wait(
+        self, question: AskedQuestion, job: ServerJob, asked: Asked, can_answer: bool
+    ) -> Waiter:
+        waiter = Waiter(job, asked.converter, asyncio.get_running_loop().create_future())
+        with self._together():
+            if job.id not in question.stored.job_ids:
+                question.taken_over(job)
+            if job.id not in question.jobs:
+                question.jobs[job.id] = job
+                if question.open:
+                    self._follow(job).open[question.id] = question
+                    pause(job, self._now())
+                    question.pauses(job.paused_at is not None)
+                self._put(question)
+                job.emit(names.QUESTION, question.body(paused=job.paused_at is not None))
+                if not question.open:
+                    kind, body = question.closing()
+                    job.emit(kind, body)
+        question.waiters.append(waiter)
+        if question.open and question.stored.job_ids == (job.id,):
+            self._changed(job, question)
+        if not question.open:
+            self._journal.then(partial(_release, [waiter]))
+        elif not can_answer and not question.guest:
+            self._nobody(question)
+        return waiter
+
+    def _state(self, job: ServerJob, asked: Asked, key: str, seconds: float) -> QuestionState:
         self._number += 1
         now = datetime.now(UTC)
-        stored = QuestionState(
+        return QuestionState(
             id=new_prefixed_id("q"),
             number=self._number,
             principal=job.principal,
@@ -176,20 +193,18 @@ class QuestionBook:
             expires_at=time_text(now + timedelta(seconds=seconds)),
             default=asked.default,
         )
-        question = AskedQuestion(stored, json.loads(asked.schema))
-        self._add(question, seconds)
-        self._changed(job, question)
-        return question
 
-    def _add(self, question: AskedQuestion, seconds: float) -> None:
+    def _decide(self, question: AskedQuestion, seconds: float) -> None:
+        """Decide about an open question from now on; it expires in ``seconds``."""
         loop = asyncio.get_running_loop()
-        self._questions[question.id] = self._open[question.id] = question
+        self._open[question.id] = question
         self._by_work[question.work] = question
         self._count[question.stored.principal] += 1
         question.deadline = loop.time() + seconds
         question.timer = loop.call_at(question.deadline, self._expire, question)
 
-    def _can_answer(self, job: ServerJob) -> bool:
+    async def _can_answer(self, job: ServerJob) -> bool:
+        """Whether a session of the job's principal can answer."""
         owner = job.owner
         if owner is not None and names.ASKING in owner.features:
             return True
@@ -207,7 +222,11 @@ class QuestionBook:
         if waiter in question.waiters:
             question.waiters.remove(waiter)
         if waiter.job.stopping is None and question.open and not question.waiters:
-            self._close(question, states.WITHDRAWN, reason="agent")
+            self._unwanted(question)
+
+    def _unwanted(self, question: AskedQuestion) -> None:
+        """Handle an open question for which no agent waits any more."""
+        self._close(question, states.WITHDRAWN, reason="agent")
 
     def _value(self, question: AskedQuestion, waiter: Waiter) -> Any:
         if question.settled:
@@ -228,6 +247,10 @@ class QuestionBook:
 
     # ---------------------------------------------------------------------- answering
 
+    def decides(self, question_id: str) -> bool:
+        """Whether this replica decides about a question, or knows how it ended."""
+        return question_id in self._questions
+
     def answer(self, session: ServerSession, request: Answer) -> AskedQuestion:
         """Take an answer. The caller confirms it once it is stored.
 
@@ -238,46 +261,46 @@ class QuestionBook:
         principal = session.principal
         if question is None or not self._sees(principal, question):
             raise QuestionNotFound(f"there is no question {request.question_id[:80]}")
-        if request.job_id not in question.stored.job_ids:
-            raise QuestionNotFound(
-                f"job {request.job_id[:80]} has not asked the question {question.id}"
-            )
-        if not self._may_answer(principal, question):
-            raise PermissionDenied("this question is for other principals")
+        check_rights(question, principal, request.job_id)
         self._jobs.check_log()
-        value = bytes(snapshot(request.value))
-        stored = question.stored
-        if question.open and question.overdue(self._now()):
-            self._expire(question)
-        if not question.open:
-            key = request.idempotency_key
-            if key is not None and key == stored.answer_key and stored.by == principal:
-                if canonical(json.loads(stored.value or b"null")) != canonical(request.value):
-                    raise DuplicateKey("the idempotency key was used for another answer")
-                return question
-            raise question.refusal()
-        if len(value) > self._most:
-            raise InvalidAnswer(
-                f"$: {len(value)} bytes are over the limit of {self._most} bytes",
-                details={"path": "$"},
-            )
-        self._check(question, request.value)
-        _log.info(
-            "%s answers question %s of job %s",
-            principal,
-            question.id,
-            request.job_id,
-            extra=log_fields(session=session.id, job=request.job_id),
-        )
-        self._close(
+        self._take(
             question,
-            states.ANSWERED,
-            value=value,
+            request.value,
             by=principal,
             client=session.client,
             key=request.idempotency_key,
+            job_id=request.job_id,
+            session=session.id,
         )
         return question
+
+    def _take(
+        self,
+        question: AskedQuestion,
+        value: Any,
+        *,
+        by: str,
+        client: str,
+        key: str | None,
+        job_id: str,
+        session: str = "",
+    ) -> None:
+        """Close an open question with an answer, or refuse the answer."""
+        if question.open and question.overdue(self._now()):
+            self._expire(question)
+        if not question.open:
+            question.check_late(by, key, value)
+            return
+        encoded = checked_size(value, self._most)
+        self._check(question, value)
+        _log.info(
+            "%s answers question %s of job %s",
+            by,
+            question.id,
+            job_id,
+            extra=log_fields(session=session, job=job_id),
+        )
+        self._close(question, states.ANSWERED, value=encoded, by=by, client=client, key=key)
 
     def _check(self, question: AskedQuestion, value: Any) -> None:
         try:
@@ -290,13 +313,13 @@ class QuestionBook:
 
     def _sees(self, principal: str, question: AskedQuestion) -> bool:
         job = self._jobs.get(question.stored.job_ids[-1])
-        if job is None:
-            return principal == question.stored.principal
-        return self._jobs.visible(principal, job)
+        return sees(self._jobs, principal, question.stored, None if job is None else job.agent)
 
-    def _may_answer(self, principal: str, question: AskedQuestion) -> bool:
-        stored = question.stored
-        return principal in stored.to if stored.to else principal == stored.principal
+    def offered(self, answers: Sequence[OfferedAnswer]) -> None:
+        """Take answers that clients of other replicas have given: there are none."""
+
+    def changed(self, change: QuestionsChanged) -> None:
+        """Apply what other replicas have decided: there are none."""
 
     # ------------------------------------------------------------------------ closing
 
@@ -310,11 +333,15 @@ class QuestionBook:
     def _close(self, question: AskedQuestion, state: str, **how: Any) -> None:
         """Close a question: state, events and log in one step. Then agents continue."""
         question.close(state, **how)
-        stored = question.stored
         del self._open[question.id]
-        self._count[stored.principal] -= 1
-        if not self._count[stored.principal]:
-            del self._count[stored.principal]
+        principal = question.stored.principal
+        self._count[principal] -= 1
+        if not self._count[principal]:
+            del self._count[principal]
+        self._closed_now(question)
+
+    def _closed_now(self, question: AskedQuestion) -> None:
+        stored = question.stored
         kind, body = question.closing()
         with self._together():
             self._put(question)
@@ -354,12 +381,14 @@ class QuestionBook:
         interrupted = isinstance(outcome, Failure) and outcome.interrupted
         for question in tuple(of_job.open.values()):
             others = [waiter for waiter in question.waiters if waiter.job is not job]
-            if others or (interrupted and question.stored.durable_work):
+            if question.guest or others or (interrupted and question.stored.durable_work):
                 # The question stays open: for another job, or for the next one of this work.
                 left = [waiter for waiter in question.waiters if waiter.job is job]
                 question.waiters = others
                 question.jobs.pop(job.id, None)
                 _release(left)
+                if question.guest and not others:
+                    self._unwanted(question)
             else:
                 self._close(question, states.WITHDRAWN, reason="job_ended")
         del self._of[job]
@@ -370,17 +399,17 @@ class QuestionBook:
         self, session: ServerSession, start: int, limit: int, size: int
     ) -> tuple[list[dict[str, Any]], int | None]:
         """Return the open questions that a session may see, above a number; and the next number."""
+        principal = session.principal
         entries: list[dict[str, Any]] = []
         last = used = 0
         for question in self._open.values():
             stored = question.stored
-            if stored.number <= start or not self._sees(session.principal, question):
+            if stored.number <= start or not self._sees(principal, question):
                 continue
             if len(entries) == limit or used > size:
                 return entries, last
-            paused = any(job.paused_at is not None for job in question.jobs.values())
-            may_answer = self._may_answer(session.principal, question)
-            entries.append(question.entry(may_answer=may_answer, paused=paused))
+            may_answer = question.may_be_answered_by(principal)
+            entries.append(question.entry(may_answer=may_answer, waiting=bool(question.waiters)))
             last = stored.number
             used += stored.size
         return entries, None
@@ -390,14 +419,19 @@ class QuestionBook:
         self._followers[session] = notify
 
     def _changed(self, job: ServerJob | None, question: AskedQuestion) -> None:
+        agent = None if job is None else job.agent
+        for notify in self._concerned(question.stored, agent):
+            self._journal.then(notify)
+
+    def _concerned(
+        self, state: QuestionState | None, agent: str | None
+    ) -> Iterator[Callable[[], None]]:
+        """Yield the notices of the sessions that may see a question; of all for ``None``."""
         for session in tuple(self._followers):
-            if session.expired:
+            if session.expired or session.lost:
                 del self._followers[session]
-            elif session.principal == question.stored.principal or (
-                job is not None and self._jobs.visible(session.principal, job)
-            ):
-                notify = self._followers.pop(session)
-                self._journal.then(notify)
+            elif state is None or sees(self._jobs, session.principal, state, agent):
+                yield self._followers.pop(session)
 
     # ------------------------------------------------------------------------ storing
 
@@ -414,11 +448,18 @@ class QuestionBook:
                 continue
             expires_at = parse_time(state.expires_at)
             assert expires_at is not None
-            self._add(question, (expires_at - datetime.now(UTC)).total_seconds())
+            self._questions[question.id] = question
+            self._decide(question, (expires_at - datetime.now(UTC)).total_seconds())
             job = self._jobs.get(state.job_ids[-1])
             if job is not None and not job.ended:
                 question.jobs[job.id] = job
                 self._follow(job).open[question.id] = question
+
+    def drop(self) -> None:
+        """Forget all questions without storing anything, because this replica lost its lease."""
+        self.close()
+        for collection in (self._questions, self._open, self._by_work, self._count, self._of):
+            collection.clear()
 
     def close(self) -> None:
         """Stop all timers."""
@@ -426,7 +467,7 @@ class QuestionBook:
             question.stop()
 
     def _put(self, question: AskedQuestion) -> None:
-        if self._durable:
+        if self._durable and not question.guest:
             self._journal.put(question.stored)
 
     @contextlib.contextmanager

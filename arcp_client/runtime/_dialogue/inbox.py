@@ -7,29 +7,41 @@ the job are the only record of it, so a restart finds the messages that must be 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from arcp_client._budget import ByteBudget
 from arcp_client._log_fields import log_fields
+from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.codec import parse, snapshot
 from arcp_client._wire.messages import SendMessage
 from arcp_client._wire.stamp import canonical
-from arcp_client.errors import DuplicateKey, JobEnded, LocalProtocolError, request_error
+from arcp_client.errors import (
+    DuplicateKey,
+    JobEnded,
+    LocalProtocolError,
+    RequestError,
+    request_error,
+)
 from arcp_client.models import JobMessage
+from arcp_client.runtime._dialogue.rights import refusal_text
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.outcomes import Failure, Success
+from arcp_client.runtime._jobs.registry import JobRegistry
+from arcp_client.runtime._log.dialogue import OfferedMessage, SharedDialogue
+from arcp_client.runtime._log.entries import MessageState
 from arcp_client.runtime._log.journal import Journal
-from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.runtime.limits import Limits
 
-__all__ = ["JobInbox", "Mailroom", "Steering"]
+__all__ = ["JobInbox", "Mailroom", "Steering", "fingerprint"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
@@ -89,9 +101,15 @@ class JobInbox:
     ``await job.inbox.take()`` takes the next one.
     """
 
-    def __init__(self, job: ServerJob, then: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        job: ServerJob,
+        then: Callable[[Callable[[], None]], None],
+        moved: Callable[[ServerJob, _Letter, int | None], None],
+    ) -> None:
         self._job = job
         self._then = then
+        self._moved = moved
         self._waiting: deque[_Letter] = deque()
         self._missed: deque[JobMessage] = deque()
         self._taken = 0
@@ -131,9 +149,7 @@ class JobInbox:
             self._taken += 1
             letter.move(CONSUMED)
             self.steered.update(any(each.message.mode == "steer" for each in self._waiting))
-            self._job.emit(
-                names.CONSUMED, {"message_id": letter.message.message_id, "at": self._taken}
-            )
+            self._moved(self._job, letter, self._taken)
             stored = asyncio.get_running_loop().create_future()
             self._then(partial(_done, stored))
             try:
@@ -164,14 +180,20 @@ def _done(future: asyncio.Future[None]) -> None:
 
 
 class Mailroom:
-    """The inboxes of all jobs.
+    """The inboxes of all jobs of this runtime.
 
     Args:
         limits: bounds the number and the size of messages.
         journal: calls back once events are stored.
+        shared: the messages to the jobs of all replicas, if there may be others.
+        tasks: owns the tasks that answer other replicas.
     """
 
-    def __init__(self, limits: Limits, journal: Journal) -> None:
+    def __init__(
+        self, limits: Limits, journal: Journal, shared: SharedDialogue | None, tasks: TaskOwner
+    ) -> None:
+        self._shared = shared
+        self._tasks = tasks
         self._limits = limits
         self._journal = journal
         self._most = min(limits.message_bytes, limits.event_bytes // 2)
@@ -183,7 +205,7 @@ class Mailroom:
         """Return the inbox of a job."""
         found = self._inboxes.get(job)
         if found is None:
-            found = JobInbox(job, self._journal.then)
+            found = JobInbox(job, self._journal.then, self._moved)
             if not job.ended:
                 self._inboxes[job] = found
                 self._letters[job] = {}
@@ -191,14 +213,38 @@ class Mailroom:
                 job.closers.append(partial(self._job_ends, job))
         return found
 
-    def send(self, session: ServerSession, job: ServerJob, request: SendMessage) -> str:
+    def offered(self, messages: Sequence[OfferedMessage], jobs: JobRegistry) -> None:
+        """Take messages that clients of other replicas have sent."""
+        for message in messages:
+            job = jobs.get(message.job_id)
+            if job is None or job.ended:
+                continue
+            request = SendMessage(
+                job_id=job.id,
+                message_id=message.message_id,
+                mode=message.mode,
+                value=parse(message.value),
+            )
+            try:
+                self.send(job, request, by=message.by, client=message.client)
+            except RequestError as error:
+                self._tasks.spawn(self._refuse(message, error), name="refuse")
+
+    async def _refuse(self, message: OfferedMessage, error: RequestError) -> None:
+        assert self._shared is not None
+        with contextlib.suppress(RequestError):  # it waits on, and is looked at again
+            await self._shared.refuse_message(message, refusal_text(error))
+
+    def send(
+        self, job: ServerJob, request: SendMessage, *, by: str, client: str, session: str = ""
+    ) -> str:
         """Take a message; return its state. The caller confirms it once it is stored.
 
         Raises:
             RequestError: the message is refused.
         """
         value = bytes(snapshot(request.value))
-        print_ = canonical([request.mode, request.value])
+        print_ = fingerprint(request)
         known = self._known(job, request.message_id)
         if known is not None:
             if known.fingerprint != print_:
@@ -223,26 +269,43 @@ class Mailroom:
             message_id=request.message_id,
             mode=request.mode,
             value=request.value,
-            by=session.principal,
-            client=session.client,
+            by=by,
+            client=client,
         )
         letter = _Letter(message, print_, len(value))
-        job.emit(
-            names.SENT,
-            {
-                "message_id": message.message_id,
-                "mode": message.mode,
-                "value": request.value,
-                "by": message.by,
-                "client": message.client,
-            },
-        )
+        with self._journal.together():
+            job.emit(
+                names.SENT,
+                {
+                    "message_id": message.message_id,
+                    "mode": message.mode,
+                    "value": request.value,
+                    "by": message.by,
+                    "client": message.client,
+                },
+            )
+            self._note(job, letter)
         sizes.add(len(value))
         letters[message.message_id] = letter
         inbox.put(letter)
-        fields = log_fields(session=session.id, job=job.id)
-        _log.info("%s sends a message to job %s", session.principal, job.id, extra=fields)
+        fields = log_fields(session=session, job=job.id)
+        _log.info("%s sends a message to job %s", by, job.id, extra=fields)
         return letter.state
+
+    def _moved(self, job: ServerJob, letter: _Letter, at: int | None) -> None:
+        """Report that a message was consumed, as the ``at``-th one, or returned."""
+        body: dict[str, Any] = {"message_id": letter.message.message_id}
+        if at is not None:
+            body["at"] = at
+        with self._journal.together():
+            job.emit(names.RETURNED if at is None else names.CONSUMED, body)
+            self._note(job, letter)
+
+    def _note(self, job: ServerJob, letter: _Letter) -> None:
+        """Store the state of a message for the other replicas."""
+        if self._shared is not None:
+            message_id, print_ = letter.message.message_id, letter.fingerprint
+            self._journal.put(MessageState(job.id, message_id, letter.state, print_))
 
     def _known(self, job: ServerJob, message_id: str) -> _Letter | None:
         letters = self._letters.get(job)
@@ -256,7 +319,15 @@ class Mailroom:
         del self._sizes[job]
         for letter in inbox.close():
             letter.move(RETURNED)
-            job.emit(names.RETURNED, {"message_id": letter.message.message_id})
+            self._moved(job, letter, None)
+
+    def drop(self) -> None:
+        """Forget all inboxes without storing anything, because the lease was past."""
+        for inbox in self._inboxes.values():
+            inbox.close()
+        self._inboxes.clear()
+        self._letters.clear()
+        self._sizes.clear()
 
     def restore(self, job: ServerJob) -> None:
         """Return the waiting messages of a job that was cut short, before its terminal event."""
@@ -272,6 +343,11 @@ _KINDS: Final = {
 }
 
 
+def fingerprint(message: JobMessage | SendMessage) -> bytes:
+    """Return what is the same for the same message."""
+    return hashlib.sha256(canonical([message.mode, message.value])).digest()
+
+
 def history_of(job: ServerJob) -> dict[str, _Letter]:
     """Return the messages in a job's history, by their ids."""
     found: dict[str, _Letter] = {}
@@ -282,7 +358,7 @@ def history_of(job: ServerJob) -> dict[str, _Letter]:
         body = parse(record.payload)["body"]
         if kind == names.SENT:
             message = JobMessage(**body)
-            print_ = canonical([message.mode, message.value])
+            print_ = fingerprint(message)
             size = len(json.dumps(message.value))
             found[message.message_id] = _Letter(message, print_, size)
         elif body["message_id"] in found:

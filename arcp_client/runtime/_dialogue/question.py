@@ -6,6 +6,7 @@ A question is open until it is answered, expires or is withdrawn, and then never
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,8 @@ import msgspec
 
 from arcp_client._wire import names
 from arcp_client._wire.ids import now_text, parse_time
-from arcp_client.errors import QuestionAnswered, QuestionClosed, RequestError
+from arcp_client._wire.stamp import canonical
+from arcp_client.errors import DuplicateKey, QuestionAnswered, QuestionClosed, RequestError
 from arcp_client.runtime._dialogue.asked import Converter
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._log.entries import QuestionState
@@ -78,6 +80,7 @@ class AskedQuestion:
         jobs: the jobs that the waiting agents belong to, without the ended ones.
         timer: ends it at its expiry.
         reason: why it was withdrawn.
+        guest: another replica decides about it; agents of this one wait, too.
     """
 
     def __init__(self, stored: QuestionState, schema: Any) -> None:
@@ -87,6 +90,7 @@ class AskedQuestion:
         self.timer: asyncio.TimerHandle | None = None
         self.deadline = 0.0
         self.reason = ""
+        self.guest = False
         self._schema = Converter(schema, None)
 
     @property
@@ -148,6 +152,12 @@ class AskedQuestion:
         )
         self.stop()
 
+    def close_as(self, stored: QuestionState) -> None:
+        """Move to the final state that another replica has decided."""
+        self.reason = "agent"
+        self.stored = stored
+        self.stop()
+
     def stop(self) -> None:
         """Stop its timer."""
         if self.timer is not None:
@@ -159,6 +169,10 @@ class AskedQuestion:
         self.stored = msgspec.structs.replace(
             self.stored, job_ids=(*self.stored.job_ids[-15:], job.id)
         )
+
+    def pauses(self, paused: bool) -> None:
+        """Note whether it has stopped the clock of a lease."""
+        self.stored = msgspec.structs.replace(self.stored, paused=paused)
 
     # ------------------------------------------------------------------- descriptions
 
@@ -200,15 +214,15 @@ class AskedQuestion:
         """Its answer or its default, as JSON."""
         return msgspec.Raw(self.stored.value or b"null")
 
-    def entry(self, *, may_answer: bool, paused: bool) -> dict[str, Any]:
+    def entry(self, *, may_answer: bool, waiting: bool) -> dict[str, Any]:
         """Return its entry in a list of open questions."""
         stored = self.stored
-        return self.body(paused=paused) | {
+        return self.body(paused=stored.paused and waiting) | {
             "job_id": stored.job_ids[-1],
             "agent": stored.agent,
             "asked_at": stored.asked_at,
             "may_answer": may_answer,
-            "waiting": bool(self.waiters),
+            "waiting": waiting,
         }
 
     def taken(self, request_id: str) -> dict[str, Any]:
@@ -223,6 +237,23 @@ class AskedQuestion:
             "at": stored.closed_at,
         }
         return payload | {"request_id": request_id} if request_id else payload
+
+    def may_be_answered_by(self, principal: str) -> bool:
+        """Whether a principal that may see it may also answer it."""
+        stored = self.stored
+        return principal in stored.to if stored.to else principal == stored.principal
+
+    def check_late(self, principal: str, key: str | None, value: Any) -> None:
+        """Accept the answer that has closed it, sent again; refuse any other one.
+
+        Raises:
+            RequestError: the refusal; if another answer was first, it says whose.
+        """
+        stored = self.stored
+        if key is None or key != stored.answer_key or stored.by != principal:
+            raise self.refusal()
+        if canonical(json.loads(stored.value or b"null")) != canonical(value):
+            raise DuplicateKey("the idempotency key was used for another answer")
 
     def refusal(self) -> RequestError:
         """Return the refusal of an answer that comes too late."""

@@ -337,7 +337,7 @@ class JobRegistry:
             JobNotFound: there is no such job.
             PermissionDenied: another session submitted it, and the policy does not allow it.
         """
-        job = self._jobs.get(job_id)
+        job = self.known(job_id)
         if job is None:
             raise JobNotFound(f"there is no job {job_id[:80]}")
         if job.principal == session.principal and session.id in job.authorities:

@@ -13,6 +13,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from arcp_client._wire.messages import ListJobsMessage
 from arcp_client._wire.stamp import Record
+from arcp_client.runtime._log.dialogue import (
+    AnswersOffered,
+    MessagesOffered,
+    QuestionsChanged,
+    SharedDialogue,
+)
 from arcp_client.runtime._log.entries import (
     Appended,
     JobInput,
@@ -86,7 +92,17 @@ class Resync:
     """Changes may have been missed: everything that this replica follows must be read again."""
 
 
-Change = JobMoved | CancelRequested | JobDelegated | SessionTaken | ReplicaGone | Resync
+Change = (
+    JobMoved
+    | CancelRequested
+    | JobDelegated
+    | SessionTaken
+    | ReplicaGone
+    | Resync
+    | QuestionsChanged
+    | AnswersOffered
+    | MessagesOffered
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +159,9 @@ class Bounds:
     key_window: float = 86_400.0
     resume_window: float = 600.0
     unclaimed: float = 60.0
+    answer_window: float = 604_800.0
+    answers: int = 10_000
+    answer_bytes: int = 64 * 1024 * 1024
 
 
 class ReplicaHost(Protocol):
@@ -185,6 +204,10 @@ class Directory(Protocol):
 
     withheld: frozenset[str]
     """Features that this runtime cannot offer, because their state stays in one process."""
+
+    @property
+    def dialogue(self) -> SharedDialogue | None:
+        """The questions and messages of all replicas; ``None`` if this replica has them all."""
 
     async def join(self, host: ReplicaHost) -> None:
         """Take part from now on.
@@ -325,6 +348,7 @@ class LocalDirectory:
     """
 
     withheld: frozenset[str] = frozenset()
+    dialogue: SharedDialogue | None = None
 
     async def join(self, host: ReplicaHost) -> None:
         """Do nothing."""

@@ -18,6 +18,7 @@ __all__ = [
     "JobInput",
     "KeyState",
     "LoggedJobState",
+    "MessageState",
     "Numbered",
     "QuestionState",
     "SessionState",
@@ -171,6 +172,7 @@ class QuestionState(msgspec.Struct, frozen=True):
         client: the client that answered.
         closed_at: when it was closed.
         answer_key: the idempotency key of the answer.
+        paused: it has stopped the clock of its job's lease.
     """
 
     id: str
@@ -194,6 +196,7 @@ class QuestionState(msgspec.Struct, frozen=True):
     client: str = ""
     closed_at: str = ""
     answer_key: str | None = None
+    paused: bool = False
 
     @property
     def size(self) -> int:
@@ -222,6 +225,22 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     job_id: str
 
 
+class MessageState(msgspec.Struct, frozen=True, gc=False):
+    """The present state of a message to a job. Only logs that other replicas read store this.
+
+    Attributes:
+        job_id: the job.
+        message_id: the message.
+        state: ``queued``, ``consumed`` or ``returned``.
+        fingerprint: the same for the same message.
+    """
+
+    job_id: str
+    message_id: str
+    state: str
+    fingerprint: bytes
+
+
 Entry = (
     SessionState
     | LoggedJobState
@@ -236,6 +255,7 @@ Entry = (
     | Forgotten
     | Gone
     | Started
+    | MessageState
 )
 
 

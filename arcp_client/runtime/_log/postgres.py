@@ -28,6 +28,7 @@ from arcp_client.runtime._log.entries import (
     Trimmed,
     Watch,
 )
+from arcp_client.runtime._log.postgres_dialogue import DialogueBatch
 from arcp_client.runtime._log.postgres_directory import PostgresDirectory
 from arcp_client.runtime._log.postgres_members import Membership
 from arcp_client.runtime._log.runs import event_runs, number_runs
@@ -51,7 +52,8 @@ class PostgresEventLog:
     sessions. While the database is away, emitting agents wait and new work is refused.
 
     The replicas should run the same agents: a submit is refused by a replica that lacks the agent.
-    Provisioned credentials, questions and messages to running jobs are not offered.
+    Questions of agents are answered, and messages to jobs sent, through any replica. Provisioned
+    credentials are not offered.
 
     Args:
         dsn: ``postgresql://user:password@host:port/database``. Of several hosts, the
@@ -130,21 +132,21 @@ class PostgresEventLog:
             StorageError: the entries could not be stored.
         """
         member = self._member
+        dialogue = DialogueBatch(entries)
         while True:
             # Taken before the wait for a connection, in which sessions and the lease may be lost.
             epoch, batch = member.epoch, WriteBatch(entries, member.held)
-            if not batch or not epoch:  # fenced: nothing may be stored, and nothing will be sent
+            if not epoch or not (batch or dialogue):  # fenced: nothing is stored, or will be sent
                 return
             try:
-                async with self._database.connection() as connection:
-                    lost = await connection.fetchval(
-                        _WRITE,
-                        member.id,
-                        epoch,
-                        list(batch.sessions),
-                        list(batch.sessions.values()),
-                        *batch.columns(),
-                    )
+                if dialogue:
+                    async with self._database.transaction() as connection:
+                        lost = await self._write(connection, epoch, batch)
+                        if lost is None:
+                            await dialogue.write(connection, member.id)
+                else:  # one statement is a transaction
+                    async with self._database.connection() as connection:
+                        lost = await self._write(connection, epoch, batch)
             except StorageError as error:
                 if error.sqlstate == FENCED:
                     if not await self._directory.renew():
@@ -156,10 +158,23 @@ class PostgresEventLog:
                 if batch.last is not None and member.epoch == epoch:
                     member.numbered = batch.last
                 self._directory.moved(batch.jobs)
+                if dialogue.changes_questions:
+                    self._directory.questions_moved()
                 return
             for session_id in lost:
                 if member.held.get(session_id) == batch.sessions[session_id]:
                     member.lose(session_id)
+
+    async def _write(self, connection: Any, epoch: int, batch: WriteBatch) -> list[str] | None:
+        lost: list[str] | None = await connection.fetchval(
+            _WRITE,
+            self._member.id,
+            epoch,
+            list(batch.sessions),
+            list(batch.sessions.values()),
+            *batch.columns(),
+        )
+        return lost
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -225,7 +240,7 @@ class WriteBatch:
                     self._gone_sessions.append(entry.session_id)
                 if entry.job_id is not None:
                     self._gone_jobs.append(entry.job_id)
-            else:  # keys are stored with their jobs; credentials are not offered
+            else:  # keys are stored with their jobs, questions by `DialogueBatch`
                 continue
             if session is not None:
                 used.add(session)

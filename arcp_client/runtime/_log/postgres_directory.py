@@ -47,6 +47,7 @@ from arcp_client.runtime._log.entries import (
 )
 from arcp_client.runtime._log.inventories import Offer
 from arcp_client.runtime._log.postgres_agents import OtherAgents
+from arcp_client.runtime._log.postgres_dialogue import PostgresDialogue
 from arcp_client.runtime._log.postgres_members import Leases, Membership
 from arcp_client.runtime._log.postgres_rows import (
     AUTHORIZE,
@@ -95,7 +96,7 @@ class PostgresDirectory:
         lease: seconds.
     """
 
-    withheld = frozenset({names.CREDENTIALS, names.ASKING, names.STEERING})
+    withheld = frozenset({names.CREDENTIALS})
 
     def __init__(self, database: Database, member: Membership, lease: float) -> None:
         self._db = database
@@ -112,6 +113,9 @@ class PostgresDirectory:
         self._unclaimed = UnclaimedJobs(database, member, self._tasks, self.moved, self._ended)
         self._agents = OtherAgents(database, member)
         self._bounds = Bounds()
+        self.dialogue = PostgresDialogue(
+            database, member, self._wakeups.tell, self._changes.put_nowait
+        )
 
     # ------------------------------------------------------------------------ membership
 
@@ -125,6 +129,7 @@ class PostgresDirectory:
         self._host = host
         self._bounds = host.bounds
         await self._leases.join(host)
+        await self.dialogue.begin(self._bounds)
         await self._wakeups.begin()
         async with self._db.connection() as connection:
             await self._agents.refresh(connection)
@@ -132,6 +137,7 @@ class PostgresDirectory:
         resync = partial(self._changes.put_nowait, Resync())
         self._tasks.spawn(self._leases.keep(resync), name="lease")
         self._tasks.spawn(self._poll(), name="poll")
+        self._tasks.spawn(self.dialogue.poll(), name="dialogue")
 
     async def renew(self) -> bool:
         """Renew the lease; False if it was past already."""
@@ -182,6 +188,11 @@ class PostgresDirectory:
         self._heard(jobs)
         self._wakeups.tell(jobs)
 
+    def questions_moved(self) -> None:
+        """Report that questions have changed, here and to the other replicas."""
+        self.dialogue.heard()
+        self._wakeups.tell([PostgresDialogue.CHANGED])
+
     def _heard(self, job_ids: Sequence[str] | None) -> None:
         """Take the ids of a notification; ``None`` after a connection was lost."""
         if job_ids is None:
@@ -192,6 +203,8 @@ class PostgresDirectory:
                     self._look_now.set()
                 elif job_id == UNCLAIMED:
                     self._unclaimed.look()
+                elif job_id in (PostgresDialogue.OFFERED, PostgresDialogue.CHANGED):
+                    self.dialogue.heard()
                 else:
                     self._changes.put_nowait(JobMoved(job_id))
 

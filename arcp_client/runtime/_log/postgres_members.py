@@ -15,6 +15,7 @@ from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.runtime._log.directory import Bounds, ReplicaHost
 from arcp_client.runtime._log.postgres_rows import (
     END_COLUMNS,
+    closing_events,
     end_jobs,
     failed_payload,
 )
@@ -230,7 +231,8 @@ class Leases:
         gone = failed_payload(
             names.INTERNAL_ERROR, "the replica that ran the job is gone", retryable=True
         )
-        await end_jobs(connection, jobs, gone, names.ERROR)
+        closing = await closing_events(connection, replica, [row["id"] for row in jobs])
+        await end_jobs(connection, jobs, gone, names.ERROR, before=closing)
         await connection.execute(
             "UPDATE sessions SET holder = NULL, epoch = nextval('epochs'),"
             " expires_at = clock_timestamp() + $2 WHERE holder = $1",

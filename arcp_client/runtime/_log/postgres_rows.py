@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
 from arcp_client._wire.ids import new_id, now_text
-from arcp_client._wire.stamp import ENVELOPE, Record, payload_bytes
+from arcp_client._wire.stamp import ENVELOPE, Record, event_payload, payload_bytes
 from arcp_client.errors import (
     DuplicateKey,
     InvalidRequest,
@@ -35,6 +36,7 @@ __all__ = [
     "SESSION",
     "away",
     "check_resume",
+    "closing_events",
     "decode_job",
     "decode_session",
     "encoded",
@@ -215,6 +217,27 @@ def refusals() -> Iterator[None]:
         raise away(error) from error
 
 
+async def closing_events(
+    connection: Any, replica: str, jobs: Sequence[str]
+) -> dict[str, list[tuple[bytes, str]]]:
+    """End the questions and messages of a replica that is gone.
+
+    Returns:
+        The payloads of the events that the given jobs of it still get, and the features that they
+        need.
+    """
+    closing: dict[str, list[tuple[bytes, str]]] = {job_id: [] for job_id in jobs}
+    for row in await connection.fetch("SELECT * FROM end_dialogue($1, $2)", replica, list(jobs)):
+        if row["kind"] == "returned":
+            payload = event_payload(names.RETURNED, {"message_id": row["id"]}), names.STEERING
+        else:
+            body = {"question_id": row["id"], "reason": "job_ended"}
+            payload = event_payload(names.WITHDRAWN, body), names.ASKING
+        if row["job_id"] in closing:
+            closing[row["job_id"]].append(payload)
+    return closing
+
+
 def failed_payload(code: str, message: str, *, retryable: bool, status: str = names.ERROR) -> bytes:
     return payload_bytes(
         {
@@ -227,7 +250,14 @@ def failed_payload(code: str, message: str, *, retryable: bool, status: str = na
     )
 
 
-async def end_jobs(connection: Any, rows: Sequence[Any], payload: bytes, status: str) -> None:
+async def end_jobs(
+    connection: Any,
+    rows: Sequence[Any],
+    payload: bytes,
+    status: str,
+    *,
+    before: Mapping[str, Sequence[tuple[bytes, str]]] = MappingProxyType({}),
+) -> None:
     """End jobs whose rows are locked, each with one terminal event.
 
     Args:
@@ -235,17 +265,23 @@ async def end_jobs(connection: Any, rows: Sequence[Any], payload: bytes, status:
         rows: the jobs, with `END_COLUMNS`.
         payload: of the terminal event.
         status: the final status.
+        before: by job, the payloads of events before it, and the features that they need.
     """
     for row in rows:
+        events: list[tuple[str, bytes, str | None]] = [
+            (names.EVENT, *event) for event in before.get(row["id"], ())
+        ]
+        events.append((names.JOB_ERROR, payload, None))
         state = msgspec.structs.replace(decode_job(row["state"]), status=status, ended=now_text())
         await connection.execute(
-            "INSERT INTO events VALUES ($1, $2, 1, $3, $4, $5, $6)",
+            "INSERT INTO events VALUES ($1, $2, $3, $4, $5, $6, $7)",
             row["id"],
             row["next"],
-            encoded([new_id().encode()]),
-            encoded([names.JOB_ERROR.encode()]),
-            encoded([payload]),
-            encoded([None]),
+            len(events),
+            encoded([new_id().encode() for _ in events]),
+            encoded([type.encode() for type, _, _ in events]),
+            encoded([body for _, body, _ in events]),
+            encoded([needs for _, _, needs in events]),
         )
         await connection.execute(
             "UPDATE jobs SET status = $2, state = $3, ended_at = clock_timestamp() WHERE id = $1",
