@@ -38,7 +38,7 @@ from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._jobs.restore import restore
 from arcp_client.runtime._leases.credentials import Provisioner, Vault
 from arcp_client.runtime._leases.grant import Budget
-from arcp_client.runtime._log.dialogue import AnswersOffered, MessagesOffered, QuestionsChanged
+from arcp_client.runtime._log.dialogue import AnswersOffered, MessagesOffered, QuestionsMoved
 from arcp_client.runtime._log.directory import (
     Bounds,
     CancelRequested,
@@ -376,7 +376,7 @@ class Core:
                     self.sessions.lose(session_id)
                 case JobDelegated(watch=watch):
                     self.tasks.spawn(self._announce(watch), name="announce")
-                case QuestionsChanged() as questions:
+                case QuestionsMoved() as questions:
                     self.questions.changed(questions)
                 case AnswersOffered(answers=answers):
                     self.questions.offered(answers)
@@ -384,7 +384,7 @@ class Core:
                     self.mailroom.offered(messages, self.jobs)
                 case ReplicaGone() | Resync():
                     mirrors.wake_all()
-                    self.questions.changed(QuestionsChanged(None))
+                    self.questions.changed(QuestionsMoved(None))
 
     async def _announce(self, watch: Watch) -> None:
         """Announce a job that was delegated on another replica, and deliver its events."""

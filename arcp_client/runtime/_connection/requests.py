@@ -460,7 +460,7 @@ class RequestHandler:
         _need(session, names.ASKING)
         request = checked(ListQuestions, frame)
         start = start_of(request)
-        following = Notice(partial(session.control, _changed_notice(session)))
+        following = DelayedNotice(partial(session.control, _changed_notice(session)))
         if request.follow:  # before the list is read: what changes meanwhile is told after it
             self._questions.follow(session, following.due)
         if self._elsewhere is not None:
@@ -494,7 +494,7 @@ def _credentials(session: ServerSession, job: ServerJob) -> dict[str, Any]:
     return {"credentials": [credential_wire(each) for each in job.credentials.values()]}
 
 
-class Notice:
+class DelayedNotice:
     """A notice that is sent once, not before it may be.
 
     Args:

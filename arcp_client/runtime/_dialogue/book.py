@@ -37,7 +37,7 @@ from arcp_client.runtime._dialogue.rights import check_rights, checked_size, see
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.outcomes import Failure, Success
 from arcp_client.runtime._jobs.registry import JobRegistry
-from arcp_client.runtime._log.dialogue import OfferedAnswer, QuestionsChanged
+from arcp_client.runtime._log.dialogue import OfferedAnswer, QuestionsMoved
 from arcp_client.runtime._log.entries import Forgotten, QuestionState
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._sessions.session import ServerSession
@@ -318,7 +318,7 @@ class QuestionBook:
     def offered(self, answers: Sequence[OfferedAnswer]) -> None:
         """Take answers that clients of other replicas have given: there are none."""
 
-    def changed(self, change: QuestionsChanged) -> None:
+    def changed(self, change: QuestionsMoved) -> None:
         """Apply what other replicas have decided: there are none."""
 
     # ------------------------------------------------------------------------ closing

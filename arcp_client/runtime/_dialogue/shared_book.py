@@ -32,7 +32,7 @@ from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._log.dialogue import (
     KnownQuestion,
     OfferedAnswer,
-    QuestionsChanged,
+    QuestionsMoved,
     SharedDialogue,
 )
 from arcp_client.runtime._log.entries import QuestionState
@@ -176,7 +176,7 @@ class SharedQuestionBook(QuestionBook):
     def _changed(self, job: ServerJob | None, question: AskedQuestion) -> None:
         """Do nothing: the store reports the changes of this replica, too, once they are stored."""
 
-    def changed(self, change: QuestionsChanged) -> None:
+    def changed(self, change: QuestionsMoved) -> None:
         """Apply what replicas have decided; notify the sessions that follow the questions."""
         if change.questions is None:
             self.resync()

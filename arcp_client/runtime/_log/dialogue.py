@@ -19,7 +19,7 @@ __all__ = [
     "MessagesOffered",
     "OfferedAnswer",
     "OfferedMessage",
-    "QuestionsChanged",
+    "QuestionsMoved",
     "SharedDialogue",
     "StoredMessage",
 ]
@@ -93,7 +93,7 @@ class StoredMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionsChanged:
+class QuestionsMoved:
     """Questions were opened, closed or left by their agents; ``None`` if changes were missed."""
 
     questions: Sequence[KnownQuestion] | None

@@ -16,7 +16,7 @@ from arcp_client._wire.stamp import Record
 from arcp_client.runtime._log.dialogue import (
     AnswersOffered,
     MessagesOffered,
-    QuestionsChanged,
+    QuestionsMoved,
     SharedDialogue,
 )
 from arcp_client.runtime._log.entries import (
@@ -99,7 +99,7 @@ Change = (
     | SessionTaken
     | ReplicaGone
     | Resync
-    | QuestionsChanged
+    | QuestionsMoved
     | AnswersOffered
     | MessagesOffered
 )

@@ -25,7 +25,7 @@ from arcp_client.runtime._log.dialogue import (
     MessagesOffered,
     OfferedAnswer,
     OfferedMessage,
-    QuestionsChanged,
+    QuestionsMoved,
     StoredMessage,
 )
 from arcp_client.runtime._log.directory import Bounds, Change
@@ -169,11 +169,11 @@ class PostgresDialogue:
         if len(rows) == _MOST_CHANGES:
             self._cursor = rows[-1]["at"]
             self._look_now.set()
-            self._report(QuestionsChanged(None))
+            self._report(QuestionsMoved(None))
         else:
             self._cursor = rows[0]["cursor"]
         if changed := [self._known(row) for row in new if row["status"] != "asked"]:
-            self._report(QuestionsChanged(changed))
+            self._report(QuestionsMoved(changed))
 
     # ------------------------------------------------------------------------- questions
 
