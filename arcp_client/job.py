@@ -51,7 +51,10 @@ async def _save(record: JobRecord, path: str | PathLike[str]) -> int:
                     written = await _write(record, file)
                     break
                 except JobFailed as error:
-                    record = await _next_attempt(record, error)
+                    following = await _next_attempt(record, error)
+                    if following is None:
+                        raise
+                    record = following
                     file.seek(0)
                     file.truncate()
         part.replace(target)
@@ -70,13 +73,11 @@ async def _write(record: JobRecord, file: BinaryIO) -> int:
     return written
 
 
-async def _next_attempt(record: JobRecord, error: JobFailed) -> JobRecord:
-    """Wait for the attempt after one that has failed; raise its error if it was the last."""
+async def _next_attempt(record: JobRecord, error: JobFailed) -> JobRecord | None:
+    """Wait for the attempt after one that has failed; ``None`` if it was the last."""
     following = await record.following()
-    if following is None:
-        if record.attempts is not None and record.attempts.refusal is not None:
-            error.add_note(record.attempts.refusal)
-        raise error
+    if following is None and record.attempts is not None and record.attempts.refusal is not None:
+        error.add_note(record.attempts.refusal)
     return following
 
 
@@ -232,7 +233,10 @@ class JobHandle:
             try:
                 return await record.result()
             except JobFailed as error:
-                record = await _next_attempt(record, error)
+                following = await _next_attempt(record, error)
+                if following is None:
+                    raise
+                record = following
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Iterate over the result's decoded chunks, from the first one on, as they arrive (§8.4).
@@ -256,9 +260,10 @@ class JobHandle:
                     yield chunk
                 await record.outcome()
             except JobFailed as error:
-                if begun:
+                following = None if begun else await _next_attempt(record, error)
+                if following is None:
                     raise
-                record = await _next_attempt(record, error)
+                record = following
             else:
                 return
 
