@@ -85,6 +85,7 @@ class ConversationSession(ServedSession):
             while marker not in self._attached and not self._ended.is_set():
                 await self._news()
         self._muted = False
+        await self.tell_state()
         self._questions.ask_now()
         return self._told()
 
@@ -216,7 +217,7 @@ class ConversationSession(ServedSession):
                     reply.set_result(step)
         self._changed.set()
 
-    def _over(self, over: JobOver) -> None:
+    async def _over(self, over: JobOver) -> None:
         self._failure = over.error
         running, self._running = self._running, None
         left = [] if running is None else [running]
@@ -225,9 +226,9 @@ class ConversationSession(ServedSession):
             self._waiting.clear()
         for message_id in left:
             if over.error is not None:
-                self._end(TurnEnded(message_id, error=over.error))
+                await self._end(TurnEnded(message_id, error=over.error))
             else:
-                self._end(TurnEnded(message_id, {"stopReason": "cancelled"}))
+                await self._end(TurnEnded(message_id, {"stopReason": "cancelled"}))
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_result(
@@ -248,12 +249,7 @@ class ConversationSession(ServedSession):
         await self._changed.wait()
 
     def _told(self) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        if "modes" in self._facts:
-            told["modes"] = self._facts["modes"]
-        if "options" in self._facts:
-            told["configOptions"] = self._facts["options"]
-        return told
+        return self._version.opened(self._facts)
 
     def _refusal(self) -> Refusal:
         error = self._failure or {"message": "the job of the session has ended"}

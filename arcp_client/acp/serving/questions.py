@@ -14,6 +14,7 @@ from typing import Any
 from arcp_client.acp.errors import AgentRefused
 from arcp_client.acp.serving.link import EditorLink
 from arcp_client.acp.serving.transcript import QuestionAsked
+from arcp_client.acp.serving.versions import Version1
 from arcp_client.client import Client
 from arcp_client.errors import (
     ArcpError,
@@ -38,10 +39,20 @@ class Questions:
         client: sends the answers.
         link: the editor.
         session_id: the session.
+        version: how a request looks in the editor's version of the protocol.
         forms: whether the editor can show forms.
     """
 
-    def __init__(self, client: Client, link: EditorLink, session_id: str, *, forms: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        link: EditorLink,
+        session_id: str,
+        version: Version1,
+        *,
+        forms: bool,
+    ) -> None:
+        self._version = version
         self._client = client
         self._link = link
         self._session_id = session_id
@@ -126,7 +137,8 @@ class Questions:
                 "kind": "other",
                 "status": "pending",
             }
-        given = {"sessionId": self._session_id, "toolCall": call, "options": options}
+        subject = self._version.permission(call, question.text)
+        given = {"sessionId": self._session_id, **subject, "options": options}
         answer = await self._link.call("session/request_permission", given)
         outcome = answer.get("outcome") if isinstance(answer, Mapping) else None
         chosen = outcome.get("optionId") if isinstance(outcome, Mapping) else None

@@ -21,6 +21,7 @@ from arcp_client.acp.serving.ids import new_session_id, session_of, started_befo
 from arcp_client.acp.serving.link import EditorLink
 from arcp_client.acp.serving.session import ServedSession, ServeOptions
 from arcp_client.acp.serving.turns import TurnsSession
+from arcp_client.acp.serving.versions import Version1, Version2
 from arcp_client.client import Client
 from arcp_client.errors import (
     AgentNotFound,
@@ -30,6 +31,7 @@ from arcp_client.errors import (
     RequestError,
 )
 from arcp_client.models import AgentInfo, JobSummary, Lease
+from arcp_client.state import Closed
 from arcp_client.transports import Transport
 from arcp_client.transports.stdio import StdioServerTransport
 from arcp_client.version import __version__
@@ -38,7 +40,6 @@ __all__ = ["refuse", "serve"]
 
 _log = logging.getLogger("arcp_client.acp")
 
-_VERSION = 1
 PROMPT_ID = "x-vendor.arcp-client.prompt_id"
 """The member of a prompt's ``_meta`` that identifies it, if the editor sends it again."""
 _PAGE = 100
@@ -62,7 +63,8 @@ async def serve(
             await acp.serve(client, "claude")
 
     To the editor it is an ordinary agent of version 1 of the protocol, with ``session/load``,
-    ``session/resume`` and ``session/list``. Its sessions are jobs of the runtime, which run on when
+    ``session/resume`` and ``session/list``; to an editor that asks for it, of the draft of version
+    2, with ``replayFrom``. Its sessions are jobs of the runtime, which run on when
     the editor or this process ends, at whatever byte. The next process loads the session: it sends
     every update once, in order, and then those that come; open questions are asked again, and one
     answer is taken. The runtime knows the sessions; nothing is stored on this machine.
@@ -157,8 +159,9 @@ class _Server:
         self._info = info
         self._converses = _converses(info, options.agent)
         self._sessions: dict[str, ServedSession] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._opening = asyncio.Lock()
         self._forms = False
+        self._version: type[Version1] = Version1
         methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
@@ -181,6 +184,9 @@ class _Server:
         waits = [start(self._link.gone.wait(), name="editor"), start(_end(client), name="client")]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            state = client.state
+            if isinstance(state, Closed) and state.cause is not None:
+                raise state.cause
         finally:
             await cancel_and_wait(waits)
             await self._link.close()
@@ -188,19 +194,33 @@ class _Server:
     # ------------------------------------------------------------------ methods
 
     async def _initialize(self, params: Mapping[str, Any]) -> Any:
-        offers = params.get("clientCapabilities")
+        # Version 2 is a draft: only an editor that asks for it gets it.
+        asked = params.get("protocolVersion")
+        newer = isinstance(asked, int | float) and asked >= Version2.number
+        self._version = Version2 if newer else Version1
+        offers = params.get("capabilities" if newer else "clientCapabilities")
         elicits = offers.get("elicitation") if isinstance(offers, Mapping) else None
         self._forms = isinstance(elicits, Mapping) and elicits.get("form") is not None
         declared = self._info.declaration(self._options.agent.partition("@")[2] or None)
-        name = self._info.name
+        info = {
+            "name": self._info.name,
+            "title": declared.description or self._info.name,
+            "version": declared.version or __version__,
+        }
         rich = self._converses
+        if newer:
+            prompts: dict[str, Any] = {"embeddedContext": {}}
+            if rich:
+                prompts |= {"image": {}, "audio": {}}
+            capabilities: dict[str, Any] = {"session": {"prompt": prompts}}
+            return {
+                "protocolVersion": Version2.number,
+                "info": info,
+                "capabilities": capabilities,
+            }
         return {
-            "protocolVersion": _VERSION,
-            "agentInfo": {
-                "name": name,
-                "title": declared.description or name,
-                "version": declared.version or __version__,
-            },
+            "protocolVersion": Version1.number,
+            "agentInfo": info,
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": rich, "audio": rich, "embeddedContext": True},
@@ -227,16 +247,20 @@ class _Server:
         return await self._reopen(params, replay=True)
 
     async def _resume(self, params: Mapping[str, Any]) -> Any:
-        return await self._reopen(params, replay=False)
+        since = params.get("replayFrom") if self._version is Version2 else None
+        if since is not None and (not isinstance(since, Mapping) or since.get("type") != "start"):
+            raise Refusal("replayFrom must be of the type 'start'", number=INVALID_PARAMS)
+        return await self._reopen(params, replay=since is not None)
 
     async def _reopen(self, params: Mapping[str, Any], *, replay: bool) -> Any:
         _warn_of_servers(params)
         session_id = _text(params, "sessionId")
-        async with self._opening.setdefault(session_id, asyncio.Lock()):
+        async with self._opening:
             session = self._sessions.get(session_id)
             if session is not None:
                 if replay:
                     await session.again()
+                await session.tell_state()
                 return {}
             jobs = await self._jobs_of(session_id)
             session = self._session(session_id)
@@ -271,7 +295,9 @@ class _Server:
         return await self._known(params).call("session/set_mode", params)
 
     async def _set_config_option(self, params: Mapping[str, Any]) -> Any:
-        return await self._known(params).call("session/set_config_option", params)
+        given = self._version.config_option(params)
+        result = await self._known(params).call("session/set_config_option", given)
+        return self._version.config_options(result)
 
     async def _cancel(self, params: Any) -> None:
         if isinstance(params, Mapping):
@@ -281,7 +307,8 @@ class _Server:
 
     def _session(self, session_id: str) -> ServedSession:
         kind = ConversationSession if self._converses else TurnsSession
-        return kind(session_id, self._options, self._link, forms=self._forms)
+        version = self._version()
+        return kind(session_id, self._options, self._link, version=version, forms=self._forms)
 
     def _known(self, params: Mapping[str, Any]) -> ServedSession:
         session_id = _text(params, "sessionId")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from arcp_client._budget import ByteBudget
+from arcp_client._log_fields import log_fields
 from arcp_client.acp._decode import as_json
 from arcp_client.acp.errors import Refusal
 from arcp_client.acp.serving.link import EditorLink
@@ -27,15 +29,19 @@ from arcp_client.acp.serving.transcript import (
     Step,
     Transcript,
     TurnEnded,
+    TurnStarted,
     UpdateShown,
     text_update,
 )
+from arcp_client.acp.serving.versions import Version1
 from arcp_client.client import Client
-from arcp_client.errors import LinkLost
+from arcp_client.errors import ArcpError, LinkLost
 from arcp_client.job import JobHandle
 from arcp_client.models import Lease
 
 __all__ = ["LOG_BYTES", "ServeOptions", "ServedSession"]
+
+_log = logging.getLogger("arcp_client.acp")
 
 LOG_BYTES = 64 * 1024 * 1024
 """Bytes of one session's updates that are kept so that the same process can load it again."""
@@ -88,6 +94,7 @@ class ServedSession:
         session_id: its id.
         options: the client, and the agent.
         link: the editor.
+        version: how the session looks in the editor's version of the protocol.
         forms: whether the editor can show forms.
 
     Attributes:
@@ -96,13 +103,21 @@ class ServedSession:
     """
 
     def __init__(
-        self, session_id: str, options: ServeOptions, link: EditorLink, *, forms: bool
+        self,
+        session_id: str,
+        options: ServeOptions,
+        link: EditorLink,
+        *,
+        version: Version1,
+        forms: bool,
     ) -> None:
         self.id = session_id
         self.mine: set[str] = set()
         self._options = options
         self._link = link
-        self._questions = Questions(options.client, link, session_id, forms=forms)
+        self._version = version
+        self._busy = False  # a turn runs
+        self._questions = Questions(options.client, link, session_id, version, forms=forms)
         self._log = _Log()
         self._sending = asyncio.Lock()
         self._order = asyncio.Lock()
@@ -110,6 +125,7 @@ class ServedSession:
         self._prompts: dict[str, list[Any]] = {}
         self._ends: dict[str, TurnEnded] = {}
         self._turns: dict[str, asyncio.Future[TurnEnded]] = {}
+        self._taken: dict[str, asyncio.Future[None]] = {}
 
     # ------------------------------------------------------------------ for the server
 
@@ -154,68 +170,98 @@ class ServedSession:
 
     async def _follow(self, job: JobHandle, transcript: Transcript) -> None:
         """Apply the events of one job, up to its end."""
-        async for event in job:
-            for step in transcript.feed(event):
-                await self._apply(step)
+        try:
+            async for event in job:
+                for step in transcript.feed(event):
+                    await self._apply(step)
+        except ArcpError as error:  # the client has ended, and with it the server
+            _log.warning("job %s is not followed: %s", job.id, error, extra=log_fields(job=job.id))
 
     async def _apply(self, step: Step) -> None:
         match step:
             case UpdateShown(update=update):
-                await self._show(update)
+                await self._show(*self._version.updates(update))
+            case TurnStarted():
+                self._busy = True
+                await self._show(*self._version.running())
             case PromptTaken(message_id=message_id, blocks=blocks):
                 await self._prompted(message_id, blocks)
-            case TurnEnded(message_id=message_id):
-                self._end(step)
+            case TurnEnded():
+                await self._end(step)
             case QuestionAsked():
+                await self._show(*self._version.waiting())
                 text = self._questions.add(step)
                 if text is not None:
-                    await self._show(text_update("agent_message_chunk", text))
+                    update = text_update("agent_message_chunk", text)
+                    await self._show(*self._version.updates(update))
             case QuestionGone(question_id=question_id):
                 self._questions.remove(question_id)
+                if self._busy:
+                    await self._show(*self._version.running())
             case JobOver():
-                self._over(step)
+                await self._over(step)
 
     async def _prompted(self, message_id: str, blocks: list[Any]) -> None:
         if message_id in self._prompts:
             return  # it is sent again to the next job, because the last one ended before its turn
         self._prompts[message_id] = blocks
-        for block in blocks:
-            update = {"sessionUpdate": "user_message_chunk", "content": block}
-            await self._show(update, prompt=message_id)
+        await self._show(*self._version.prompt(message_id, blocks), prompt=message_id)
+        taken = self._taken.pop(message_id, None)
+        if taken is not None and not taken.done():
+            taken.set_result(None)
 
-    async def _show(self, update: dict[str, Any], *, prompt: str | None = None) -> None:
+    async def _show(self, *updates: dict[str, Any], prompt: str | None = None) -> None:
+        own = prompt is not None and prompt in self.mine and not self._version.echoes
         async with self._sending:
-            line = as_json(update)
-            self._log.add(line, prompt)
-            if not self._muted and (prompt is None or prompt not in self.mine):
-                await self._send(msgspec.Raw(line))
+            for update in updates:
+                line = as_json(update)
+                self._log.add(line, prompt)
+                if not self._muted and not own:
+                    await self._send(msgspec.Raw(line))
+
+    async def tell_state(self) -> None:
+        """Send the current state, as version 2 demands before the answer to a resume."""
+        version = self._version
+        await self._show(*(version.running() if self._busy else version.idle(None, None)))
 
     async def _send(self, line: msgspec.Raw) -> None:
         # When the editor is lost, the server ends, and with it this session; its job does not.
         with contextlib.suppress(LinkLost):
             await self._link.update(self.id, line)
 
-    def _end(self, ended: TurnEnded) -> None:
+    async def _end(self, ended: TurnEnded) -> None:
+        self._busy = False
+        await self._show(*self._version.idle(ended.result, ended.error))
         self._ends[ended.message_id] = ended
         turn = self._turns.pop(ended.message_id, None)
         if turn is not None and not turn.done():
             turn.set_result(ended)
 
-    def _over(self, over: JobOver) -> None:
+    async def _over(self, over: JobOver) -> None:
         raise NotImplementedError
 
     async def _outcome(self, message_id: str) -> dict[str, Any]:
         """Wait for the end of a turn; return the result of its prompt.
 
+        In version 2, wait until the runtime has taken the prompt.
+
         Raises:
             Refusal: the turn failed.
         """
+        if self._version.number > 1:
+            if message_id not in self._prompts:
+                await self._taken.setdefault(message_id, _future())
+            return {"messageId": message_id}
         ended = self._ends.get(message_id)
         if ended is None:
             turn = self._turns.get(message_id)
             if turn is None:
-                turn = self._turns[message_id] = asyncio.get_running_loop().create_future()
+                turn = self._turns[message_id] = _future()
             ended = await asyncio.shield(turn)
         if ended.error is not None:
             raise Refusal(str(ended.error.get("message")), data=ended.error)
         return ended.result or {"stopReason": "end_turn"}
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()

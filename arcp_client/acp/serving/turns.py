@@ -15,7 +15,7 @@ from arcp_client._wire.stamp import canonical
 from arcp_client.acp.errors import Refusal
 from arcp_client.acp.serving.ids import trace_of
 from arcp_client.acp.serving.session import ServedSession
-from arcp_client.acp.serving.transcript import JobOver, Transcript, TurnEnded
+from arcp_client.acp.serving.transcript import JobOver, Transcript, TurnEnded, TurnStarted
 from arcp_client.job import JobHandle
 
 __all__ = ["TurnsSession"]
@@ -32,7 +32,6 @@ class TurnsSession(ServedSession):
         self._found = False  # the last job runs, and another process started it
         self._ended = asyncio.Event()
         self._ended.set()
-        self._taken = asyncio.Event()
 
     async def create(self, cwd: str) -> dict[str, Any]:
         """Begin a new session; see `ServedSession`."""
@@ -46,11 +45,12 @@ class TurnsSession(ServedSession):
             await self._ended.wait()
             self._before, self._last = self._last, job_id
             job = await self._options.client.watch(job_id, history=True)
-            self._begin(job)
+            await self._begin(job)
         if self._job is not None and not self._ended.is_set():
             await self._options.client.ping()  # the runtime sends the history before the pong
             self._found = not self._ended.is_set()
         self._muted = False
+        await self.tell_state()
         self._questions.ask_now()
         return {}
 
@@ -69,7 +69,7 @@ class TurnsSession(ServedSession):
                 self.mine.add(job.id)
                 await self._prompted(job.id, blocks)
                 self._before, self._last = self._last, job.id
-                self._begin(job)
+                await self._begin(job)
             return await self._outcome(job.id)
 
     async def cancel(self) -> None:
@@ -90,18 +90,19 @@ class TurnsSession(ServedSession):
             **self._options.submission(),
         )
 
-    def _begin(self, job: JobHandle) -> None:
+    async def _begin(self, job: JobHandle) -> None:
         self._job = job
+        await self._apply(TurnStarted(job.id))
         self._ended = asyncio.Event()
         self._link.owner.spawn(self._follow(job, Transcript(conversation=False)), name="turn")
 
-    def _over(self, over: JobOver) -> None:
+    async def _over(self, over: JobOver) -> None:
         assert self._job is not None
         if over.error is not None:
-            self._end(TurnEnded(self._job.id, error=over.error))
+            await self._end(TurnEnded(self._job.id, error=over.error))
         else:
             reason = "cancelled" if over.cancelled else "end_turn"
-            self._end(TurnEnded(self._job.id, {"stopReason": reason}))
+            await self._end(TurnEnded(self._job.id, {"stopReason": reason}))
         self._ended.set()
 
 
