@@ -528,11 +528,11 @@ async def test_a_restart_of_the_runtime_is_survived_with_a_durable_log(
 async def test_questions_and_their_answers_are_events_of_every_stream(
     runtime: Runtime, client: Client
 ) -> None:
-    @runtime.agent("asks")
+    @runtime.agent("asks_once")
     async def asks(input: Any, job: JobContext) -> Any:
         return await job.ask("Deploy?", options=[Choice("go", "Deploy now")], timeout=600)
 
-    job = await client.submit("asks")
+    job = await client.submit("asks_once")
     told: list[dict[str, Any]] = []
     parser = Parser()
     async with asyncio.timeout(SOON), aclosing(await client.sse(job.id)) as stream:
