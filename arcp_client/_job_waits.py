@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from arcp_client.events import (
     Answered,
-    Delegate,
-    Event,
     Expired,
     Question,
     ToolCall,
@@ -25,6 +23,7 @@ __all__ = ["JobWaits", "Moment", "Open"]
 _OPEN = 64
 """Things of each kind that are remembered, because an agent may begin any number of them."""
 _TEXT = 240
+_Begun = tuple[str, float, datetime | None]
 
 
 class Moment(NamedTuple):
@@ -49,60 +48,82 @@ class Open(NamedTuple):
 class JobWaits:
     """What one job waits for.
 
-    Attributes:
-        continued: when it last got what it waited for; ``None`` before.
+    Agents call tools often, so a call is kept as a plain tuple: what it is, and the two times.
     """
 
-    __slots__ = ("_calls", "_delegated", "_questions", "continued")
+    __slots__ = ("_calls", "_continued", "_delegated", "_questions")
 
     def __init__(self) -> None:
-        self._calls: dict[str, Open] = {}
-        self._questions: dict[str, Open] = {}
-        self._delegated: dict[str, Open] = {}
-        self.continued: Moment | None = None
+        self._calls: dict[str, _Begun] = {}
+        self._questions: dict[str, _Begun] = {}
+        self._delegated: dict[str, _Begun] = {}
+        self._continued: tuple[float, datetime | None] | None = None
 
-    def apply(self, event: Event, now: float) -> None:
-        """Update the state from an event that begins or ends a wait."""
-        moment = Moment(now, event.ts)
-        match event:
-            case ToolCall():
-                _add(self._calls, event.call_id, Open(event.tool[:_TEXT], moment))
-            case Question():
-                _add(self._questions, event.question_id, Open(event.text[:_TEXT], moment))
-            case Delegate(child_job_id=str(child)):
-                self.delegated(child, event.agent or "", moment)
-            case ToolResult():
-                self._close(self._calls, event.call_id, moment)
-            case Answered() | Expired() | Withdrawn():
-                self._close(self._questions, event.question_id, moment)
+    # -- events, with their arrival time
 
-    def delegated(self, job_id: str, agent: str, moment: Moment) -> None:
-        """Note a delegated job."""
+    def called(self, event: ToolCall, now: float) -> None:
+        """A tool is called."""
+        calls = self._calls
+        if len(calls) >= _OPEN:
+            _make_room(calls, event.call_id)
+        calls[event.call_id] = event.tool[:_TEXT], now, event.ts
+
+    def returned(self, event: ToolResult, now: float) -> None:
+        """A tool has returned."""
+        if self._calls.pop(event.call_id, None) is not None:
+            self._continued = now, event.ts
+
+    def asked(self, event: Question, now: float) -> None:
+        """The agent asks."""
+        _add(self._questions, event.question_id, (event.text[:_TEXT], now, event.ts))
+
+    def settled(self, event: Answered | Expired | Withdrawn, now: float) -> None:
+        """A question is open no longer."""
+        if self._questions.pop(event.question_id, None) is not None:
+            self._continued = now, event.ts
+
+    def delegated(self, job_id: str, agent: str, now: float, ts: datetime | None = None) -> None:
+        """A job was delegated."""
         if job_id not in self._delegated:
-            _add(self._delegated, job_id, Open(agent[:_TEXT], moment))
+            _add(self._delegated, job_id, (agent[:_TEXT], now, ts))
 
-    def _close(self, waits: dict[str, Open], key: str, moment: Moment) -> None:
-        if waits.pop(key, None) is not None:
-            self.continued = moment
+    # -- what is open
+
+    @property
+    def continued(self) -> Moment | None:
+        """When the job last got what it waited for; ``None`` before."""
+        return None if self._continued is None else Moment(*self._continued)
 
     @property
     def call(self) -> Open | None:
         """The oldest open tool call."""
-        return next(iter(self._calls.values()), None)
+        return _oldest(self._calls)
 
     @property
     def question(self) -> Open | None:
         """The oldest open question."""
-        return next(iter(self._questions.values()), None)
+        return _oldest(self._questions)
 
     @property
     def children(self) -> Iterator[tuple[str, Open]]:
         """The ids of the delegated jobs, the oldest first."""
-        return iter(tuple(self._delegated.items()))
+        return iter([(job_id, _open(begun)) for job_id, begun in self._delegated.items()])
 
 
-def _add(waits: dict[str, Open], key: str, wait: Open) -> None:
-    waits.pop(key, None)
-    if len(waits) >= _OPEN:
+def _add(waits: dict[str, _Begun], key: str, begun: _Begun) -> None:
+    _make_room(waits, key)
+    waits[key] = begun
+
+
+def _make_room(waits: dict[str, _Begun], key: str) -> None:
+    if len(waits) >= _OPEN and key not in waits:
         del waits[next(iter(waits))]
-    waits[key] = wait
+
+
+def _oldest(waits: dict[str, _Begun]) -> Open | None:
+    return _open(next(iter(waits.values()))) if waits else None
+
+
+def _open(begun: _Begun) -> Open:
+    what, arrived, ts = begun
+    return Open(what, Moment(arrived, ts))

@@ -235,19 +235,40 @@ class JobRecord(JobStream):
         self.over_at = Moment(asyncio.get_running_loop().time(), event.ts)
         self.waits = None
 
-    def waited(self, event: Event) -> None:
-        """Note what the job waits for, or has got."""
+    def _waits(self) -> JobWaits:
         if self.waits is None:
             self.waits = JobWaits()
-        self.waits.apply(event, asyncio.get_running_loop().time())
+        return self.waits
+
+    def called(self, event: ToolCall) -> None:
+        """Note that a tool is called."""
+        waits = self.waits or self._waits()
+        waits.called(event, self.heard)
+
+    def returned(self, event: ToolResult) -> None:
+        """Note that a tool has returned."""
+        waits = self.waits
+        if waits is not None:
+            waits.returned(event, self.heard)
+
+    def asked(self, event: Question) -> None:
+        """Note that the agent asks."""
+        self._waits().asked(event, self.heard)
+
+    def settled(self, event: Answered | Expired | Withdrawn) -> None:
+        """Note that a question is open no longer."""
+        self._waits().settled(event, self.heard)
+
+    def handed_on(self, event: Delegate) -> None:
+        """Note a delegated job that the agent reported."""
+        if event.child_job_id is not None:
+            self._waits().delegated(event.child_job_id, event.agent or "", self.heard, event.ts)
 
     def delegated(self, job_id: str, agent: str) -> None:
         """Note a delegated job that the runtime announced."""
         if job_id not in self.children:
             self.children.append(job_id)
-        if self.waits is None:
-            self.waits = JobWaits()
-        self.waits.delegated(job_id, agent, Moment(asyncio.get_running_loop().time()))
+        self._waits().delegated(job_id, agent, asyncio.get_running_loop().time())
 
     def report_end(self) -> None:
         """Report the outcome to telemetry, if there are both."""
@@ -421,18 +442,18 @@ class JobRecord(JobStream):
 
 
 JobRecord.observers = {
-    Answered: JobRecord.waited,
+    Answered: JobRecord.settled,
     Completed: JobRecord.completed,
-    Delegate: JobRecord.waited,
-    Expired: JobRecord.waited,
+    Delegate: JobRecord.handed_on,
+    Expired: JobRecord.settled,
     Failed: JobRecord.failed,
     Gap: JobRecord.gap,
     Metric: JobRecord.measured,
     Progress: JobRecord.progressed,
-    Question: JobRecord.waited,
+    Question: JobRecord.asked,
     ResultChunk: JobRecord.chunk,
-    ToolCall: JobRecord.waited,
-    ToolResult: JobRecord.waited,
+    ToolCall: JobRecord.called,
+    ToolResult: JobRecord.returned,
     Unknown: JobRecord.unknown,
-    Withdrawn: JobRecord.waited,
+    Withdrawn: JobRecord.settled,
 }

@@ -129,10 +129,10 @@ class JobStreams:
             if stream is None or event.terminal or stream in with_iterators:
                 self._deliver(event.job_id, [event], now, largest, (item,))
                 continue
+            stream.heard = now
             observer = stream.observers.get(type(event))
             if observer is not None:
                 observer(stream, event)
-            stream.heard = now
             stream.replay_buffer.append(event, largest, item)
 
     def _deliver(
