@@ -5,7 +5,7 @@ import { el, icon, put, set, show } from './dom.js';
 import { moneyLook } from './money.js';
 import { reasonLook, reasonWords, span } from './reasons.js';
 import { jobHref } from './router.js';
-import { ENDED, statusBadge } from './status.js';
+import { ENDED, standing, statusBadge } from './status.js';
 import { needsLook, share } from './table.js';
 import { count, duration, millis, oneLine } from './text.js';
 
@@ -28,6 +28,7 @@ export function jobRow(id, { picked }) {
   const why = el('span', { class: 'why foreign' });
   const whyIcon = el('span', { class: 'slot' });
   const reason = el('span', { class: 'reason', hidden: true }, whyIcon, why);
+  const answer = el('a', { class: 'answer', href: jobHref(id), hidden: true, 'aria-label': `Answer ${oneLine(id, 120)}` }, 'Answer');
   const phase = el('span', { class: 'sub foreign' });
   const agent = el('span', { class: 'agent foreign' });
   const version = el('span', { class: 'version foreign' });
@@ -43,7 +44,7 @@ export function jobRow(id, { picked }) {
   const element = el('tr', { role: 'row', 'data-job': id },
     el('td', { role: 'cell', class: 'col-pick' }, box),
     cell('job', 'Job', mark, link, short, parent),
-    cell('status', 'State', badge, phase, reason),
+    cell('status', 'State', badge, phase, reason, answer),
     cell('agent', 'Agent', el('span', { class: 'nowrap' }, agent, version)),
     cell('progress', 'Progress', progress.element),
     cell('last', 'Last event', last, ago),
@@ -113,7 +114,8 @@ export function jobRow(id, { picked }) {
       const lonely = Boolean(row.parent_job_id) && !depth;
       put(parent, lonely ? `child of ${oneLine(row.parent_job_id, 60)}` : '');
       show(parent, lonely);
-      badge.update(row.status);
+      badge.update(standing(row));
+      show(answer, !over && row.reason?.code === 'asks');
       put(phase, over ? '' : oneLine(row.phase ?? '', 60));
       const { name, at } = splitAgent(row);
       put(agent, oneLine(name, 60));

@@ -12,11 +12,21 @@ const LOOK = {
   cancelled: ['stop', 'plain'],
   timed_out: ['clock', 'warn'],
   lost: ['gap', 'warn'],
+  'waits for you': ['warn', 'error'],
+  silent: ['warn', 'warn'],
 };
+
+/** What a list says in place of "running", by the code of the reason why the job needs a look. */
+const INSTEAD = { __proto__: null, asks: 'waits for you', silent: 'silent' };
 
 /** The word for a status. */
 export function statusWord(status) {
   return oneLine(String(status || 'unknown').replace('_', ' '), 24);
+}
+
+/** What a list says of a row: its status, or that it runs and does not go on. */
+export function standing(row) {
+  return (row.status === 'running' && INSTEAD[row.reason?.code]) || row.status;
 }
 
 export const ENDED = new Set(['success', 'error', 'cancelled', 'timed_out', 'lost']);
