@@ -13,7 +13,7 @@ from arcp_client.cli.exit_codes import CommandError, Exit
 
 __all__ = ["read_token", "served_token", "to_token", "withhold"]
 
-_SECRET = re.compile(r"ARCP_\w*TOKEN\w*", re.IGNORECASE)
+_SECRET = re.compile(r"ARCP_\w*(TOKEN|SECRET|WEBHOOK)\w*", re.IGNORECASE)
 
 
 def to_token(text: str, what: str) -> SecretStr:
@@ -69,8 +69,8 @@ def withhold() -> None:
     """Remove all secrets of this command from the environment.
 
     Agents, the programs that they start, and browsers inherit the environment. They must not
-    receive ``ARCP_TOKEN``, ``ARCP_TOKEN_FILE``, ``ARCP_WEB_TOKEN`` or any other variable
-    ``ARCP_…TOKEN…``.
+    receive ``ARCP_TOKEN``, ``ARCP_TOKEN_FILE``, ``ARCP_WEB_TOKEN``, ``ARCP_WEBHOOK_SECRET`` or any
+    other variable ``ARCP_…TOKEN…``, ``ARCP_…SECRET…`` or ``ARCP_…WEBHOOK…``.
     """
     for name in [each for each in os.environ if _SECRET.fullmatch(each)]:
         del os.environ[name]

@@ -13,6 +13,7 @@ from arcp_client.runtime._jobs.outcomes import Cancellation
 from arcp_client.runtime._leases.credentials import Provision, Provisioner
 from arcp_client.runtime._log.event_log import EventLog, MemoryEventLog
 from arcp_client.runtime._log.sqlite import SqliteEventLog
+from arcp_client.runtime._webhooks.endpoint import Webhook
 from arcp_client.runtime.app import Runtime
 from arcp_client.runtime.context import JobContext
 from arcp_client.runtime.limits import Limits, Observation, Policy
@@ -39,6 +40,7 @@ __all__ = [
     "SqliteEventLog",
     "Steering",
     "Tool",
+    "Webhook",
 ]
 
 

@@ -56,6 +56,8 @@ from arcp_client.runtime._log.event_log import EventLog
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._sessions.registry import SessionRegistry
 from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.runtime._webhooks.endpoint import Webhook
+from arcp_client.runtime._webhooks.notices import WebhookNotices
 from arcp_client.runtime.context import JobContext
 from arcp_client.runtime.limits import Limits, Policy
 from arcp_client.runtime.probes import Counts
@@ -82,6 +84,7 @@ _FENCED = Failure(
 _LAST_WORDS = 1.0
 _GOODBYES = 3.0
 _LAST_WRITES = 5.0
+_LAST_CALLS = 2.0
 
 
 class Core:
@@ -97,6 +100,7 @@ class Core:
         provisioner: issues credentials.
         compat: adapts payloads to the SDKs that connect.
         telemetry: traces jobs and counts events.
+        webhooks: URLs that are called for events.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class Core:
         provisioner: Provisioner | None,
         compat: Compat = SPECIFICATION,
         telemetry: RuntimeTelemetry | None = None,
+        webhooks: Sequence[Webhook] = (),
     ) -> None:
         self._telemetry = telemetry
         self.limits = limits
@@ -130,6 +135,13 @@ class Core:
         self._closing: asyncio.Task[None] | None = None  # kept until it has ended
         self._journal = Journal(event_log, self.tasks, limits.journal_bytes)
         journal = self._journal if event_log.durable else None
+        self.webhooks = WebhookNotices(
+            webhooks,
+            limits.webhook_calls,
+            self._journal,
+            self.tasks,
+            durable=event_log.durable,
+        )
         self._keys = IdempotencyKeys(
             limits.idempotency_window, limits.idempotency_keys, journal, limits.idempotency_bytes
         )
@@ -145,6 +157,7 @@ class Core:
             before_end=self._end_credentials if self.vault is not None else None,
             telemetry=telemetry,
             vacant=self._directory.vacant,
+            noticed=self.webhooks.noticed if webhooks else None,
         )
         self.admission = Admission(
             self.agents.resolve,
@@ -264,6 +277,7 @@ class Core:
             )
             raise self._damaged from error
         await self._directory.join(self)
+        self.webhooks.restore(stored.calls)
         self._opened = True
         self.tasks.spawn(self._follow(), name="changes")
         for left in stored.credentials:
@@ -357,6 +371,7 @@ class Core:
         self.jobs.discard_all(_FENCED)
         self.questions.drop()
         self.mailroom.drop()
+        self.webhooks.drop()
         self._journal.drop()
 
     async def _follow(self) -> None:
@@ -541,7 +556,9 @@ class Core:
         """Whether the runtime must be closed: it has open jobs, or an event log in a file."""
         if self.closed or self._home is None or self._home.is_closed():
             return False
-        return (self._event_log.durable and self._opened) or bool(self.jobs.open())
+        if self._event_log.durable and self._opened:
+            return True
+        return bool(self.jobs.open() or self.webhooks.waiting)
 
     def abandon(self) -> None:
         """Close a runtime that is no longer referenced. May be called from any thread."""
@@ -568,6 +585,9 @@ class Core:
             written=self._journal.written,
             waiting=self._journal.waiting,
             failing=self._journal.failing,
+            calls_waiting=self.webhooks.waiting,
+            calls_made=self.webhooks.made,
+            calls_dropped=self.webhooks.dropped,
         )
 
     async def close(self, timeout: float) -> None:
@@ -580,6 +600,7 @@ class Core:
             await self._hand_over()
         await self._end_jobs(timeout)
         await self._journal.drain(_LAST_WRITES)
+        await self.webhooks.close(_LAST_CALLS)
         for connection in tuple(self.connections):
             await connection.drain(_LAST_WORDS)
             connection.finish()

@@ -11,6 +11,7 @@
     _jobs           admission, execution, outcome and retention of jobs
     _sessions       sessions and their numbered events, across connections
     _leases         grants, budgets and credentials
+    _webhooks       calls of URLs for questions and ends of jobs
     _log            events kept for resumes: in memory and in a durable log
 """
 
@@ -40,6 +41,7 @@ from arcp_client.runtime._core import Core
 from arcp_client.runtime._jobs.compat import GO, PYTHON, SPECIFICATION
 from arcp_client.runtime._leases.credentials import Provisioner
 from arcp_client.runtime._log.event_log import EventLog, MemoryEventLog
+from arcp_client.runtime._webhooks.endpoint import Webhook
 from arcp_client.runtime.limits import Limits, Policy
 from arcp_client.runtime.serving import AsgiRuntime, Server, WebSockets
 from arcp_client.transports.base import Transport
@@ -96,6 +98,8 @@ class Runtime:
             both ``output`` and ``result``, so it counts twice towards the 1 MiB that such a client
             reads in one frame.
         telemetry: traces jobs and counts events, such as `arcp_client.otel.OpenTelemetry`.
+        webhooks: URLs that are called when a question is opened or settled and when a job ends.
+            With a durable event log, calls that are not made yet survive a restart.
     """
 
     def __init__(
@@ -113,6 +117,7 @@ class Runtime:
         provisioner: Provisioner | None = None,
         dialect: Literal["specification", "python", "go"] = "specification",
         telemetry: Telemetry | None = None,
+        webhooks: Iterable[Webhook] = (),
     ) -> None:
         check.a_text("name", name)
         check.a_text("version", version, none=True)
@@ -138,6 +143,9 @@ class Runtime:
         check.seconds("resume_window", resume_window, above=True)
         if dialect not in _COMPAT:
             raise ValueError(f"dialect must be one of {', '.join(_COMPAT)}, not {dialect!r}")
+        called = check.several("webhooks", webhooks, Webhook, "Webhooks")
+        if len({webhook.key for webhook in called}) < len(called):
+            raise ValueError("webhooks must have different URLs")
         self._name = name
         self._gate = Gate(auth)
         identity = Identity(
@@ -157,6 +165,7 @@ class Runtime:
             provisioner,
             _COMPAT[dialect],
             None if telemetry is None else telemetry.runtime(name),
+            called,
         )
 
     def __repr__(self) -> str:

@@ -92,6 +92,8 @@ class Limits:
         inbox_messages: messages that wait for the agent of one job. Further ones are refused.
         inbox_bytes: bytes of all messages to one job, taken ones included.
         message_bytes: bytes of one message; at most half of ``event_bytes``.
+        webhook_calls: calls of one webhook that wait, of less than 1 KiB each. Further ones are
+            dropped, counted and logged.
         idempotency_window: how long an idempotency key is kept (§7.2).
         idempotency_keys: maximum number of keys, over all principals. Beyond it, the oldest key of
             the principal with the most keys is dropped.
@@ -137,6 +139,7 @@ class Limits:
     inbox_messages: int = 256
     inbox_bytes: int = 64 * MIB
     message_bytes: int = 256 * 1024
+    webhook_calls: int = 10_000
     idempotency_window: float = 86_400.0
     idempotency_keys: int = 100_000
     idempotency_bytes: int = 64 * MIB

@@ -30,6 +30,9 @@ class Counts:
         written: entries that were written to a durable event log: events, numbers, states.
         waiting: bytes that wait to be written to the event log.
         failing: whether the event log cannot be written.
+        calls_waiting: calls of webhooks that are not made yet.
+        calls_made: calls of webhooks that succeeded.
+        calls_dropped: calls of webhooks that are not made: refused, given up, or too many.
     """
 
     ready: bool
@@ -42,6 +45,9 @@ class Counts:
     written: int
     waiting: int
     failing: bool
+    calls_waiting: int = 0
+    calls_made: int = 0
+    calls_dropped: int = 0
 
 
 def add_probes(app: web.Application, counts: Callable[[], Counts]) -> None:
@@ -87,4 +93,12 @@ def open_metrics(counts: Counts) -> str:
     family("log_entries", "counter", "Entries written to the log.", ("_total", counts.written))
     family("log_waiting_bytes", "gauge", "Bytes that wait to be stored.", ("", counts.waiting))
     family("log_failing", "gauge", "1 if the log cannot be written.", ("", int(counts.failing)))
+    family("webhook_waiting", "gauge", "Calls that are not made yet.", ("", counts.calls_waiting))
+    family("webhook_calls", "counter", "Calls that succeeded.", ("_total", counts.calls_made))
+    family(
+        "webhook_dropped",
+        "counter",
+        "Calls that are not made: refused, given up, or too many.",
+        ("_total", counts.calls_dropped),
+    )
     return "\n".join([*lines, "# EOF", ""])

@@ -15,7 +15,16 @@ WORDS = [
     *("job feed", "key", "lane", "lease", "link", "loop thread", "notification", "peer"),
     *("principal", "question", "registration", "replay", "replay buffer", "resume"),
     *("resume window", "runtime"),
-    *("session", "store", "subscription", "terminal event", "transcript", "watermark", "work"),
+    *(
+        "session",
+        "store",
+        "subscription",
+        "terminal event",
+        "transcript",
+        "watermark",
+        "webhook",
+        "work",
+    ),
 ]
 
 

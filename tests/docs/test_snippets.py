@@ -150,8 +150,14 @@ BOTH_ENDS = {
     "tls",
     "tokens_and_principals",
 }
-WITHOUT_RUNTIME = {"acp_session", "any_source", "textual_acp"}
-OWN_RUNTIME = {"ag_ui_routes", "logging_as_json", "mcp_tools", "traced_jobs"}  # they show both ends
+WITHOUT_RUNTIME = {"acp_session", "any_source", "textual_acp", "webhook_fastapi"}
+OWN_RUNTIME = {  # they show both ends
+    "ag_ui_routes",
+    "logging_as_json",
+    "mcp_tools",
+    "traced_jobs",
+    "webhook_receiver",
+}
 FULL = {"dashboard_in_your_app"}  # 60 lines are in use
 
 

@@ -16,6 +16,7 @@ from arcp_client import Client, WebSocketConnector, errors
 from tests.e2e.forks import Process
 from tests.e2e.shell import COMMAND, fresh, run
 from tests.unit.runtime.certificate import self_signed, trusting
+from tests.unit.runtime.webhooks.receiver import Receiver
 
 AGENTS = """
 from arcp_client import Runtime
@@ -175,3 +176,51 @@ def test_a_host_that_is_no_name_is_refused(directory: Path) -> None:
     said = refused(directory, "--allow-host", "https://agents.example")
     assert "is not a host name such as jobs.example" in said
     assert "has no --allow-host" in refused(directory, "--stdio", "--allow-host", "a.example")
+
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+async def test_a_webhook_is_called_with_the_secret_of_a_file(directory: Path) -> None:
+    (directory / "secret").write_text(f"{SECRET}\n")
+    async with Receiver(secret=SECRET) as receiver:
+        options = ["--webhook", receiver.url, "--webhook-secret", str(directory / "secret")]
+        with serving(directory, *options, "--webhook-event", "job.ended") as (url, _):
+            async with Client(url) as client:
+                job = await client.submit("echo", 1)
+                await job.result()
+            (call,) = await receiver.until(1)
+    assert (call["type"], call["data"]["job_id"]) == ("job.ended", job.id)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--webhook", "https://example.com/"], "ARCP_WEBHOOK_SECRET"),
+        (["--webhook-event", "job.ended"], "--webhook URL"),
+        (["--webhook", "https://u:hidden@example.com/", "--webhook-secret", "ok"], "password"),
+        (["--webhook", "http://example.com/", "--webhook-secret", "ok"], "--webhook-http"),
+        (["--webhook", "https://example.com/", "--webhook-secret", "none"], "cannot be read"),
+        (["--webhook", "https://example.com/", "--webhook-secret", "weak"], "24 to 64"),
+        (
+            ["--webhook", "https://a.example/", "--webhook-secret", "ok", "--webhook-secret", "ok"],
+            "1 webhooks have 2 files",
+        ),
+        (
+            ["--webhook", "https://example.com/", "--webhook-secret", "ok", "--webhook-event", "x"],
+            "job.ended",
+        ),
+        (
+            ["--agents=my_agents:make", "--webhook=https://example.com/", "--webhook-secret=ok"],
+            "parameter webhooks",
+        ),
+    ],
+)
+def test_an_invalid_webhook_is_refused_without_showing_secrets(
+    directory: Path, options: list[str], words: str
+) -> None:
+    (directory / "ok").write_text(SECRET)
+    (directory / "weak").write_text("hidden-secret")
+    said = refused(directory, *options)
+    assert words in said
+    assert "hidden" not in said

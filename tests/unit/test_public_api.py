@@ -105,7 +105,7 @@ CALLS: dict[Any, dict[str, str]] = {
         "__init__": "(*, name='arcp-client', version=None, auth=None, event_log=None,"
         " heartbeat_interval=30.0, resume_window=600.0, limits=None, policy=None,"
         " steering=None, provisioner=None, dialect='specification',"
-        " telemetry=None)",
+        " telemetry=None, webhooks=())",
         "add_routes": "(app, path='/arcp', *, allowed_hosts=())",
         "agent": "(name, version=None, default=False, *, input_schema=None, description=None)",
         "asgi": "(*, allowed_hosts=())",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from arcp_client import JobContext, Runtime
 from arcp_client.errors import JobFailed
-from arcp_client.runtime import EventLog
+from arcp_client.runtime import EventLog, Webhook
 
 __all__ = ["NAMES", "sample_runtime"]
 
@@ -25,9 +25,11 @@ def _option(input: Any, name: str, default: float, most: float) -> float:
     return value
 
 
-def sample_runtime(auth: dict[str, str] | None, event_log: EventLog | None) -> Runtime:
+def sample_runtime(
+    auth: dict[str, str] | None, event_log: EventLog | None, webhooks: Sequence[Webhook]
+) -> Runtime:
     """Make a runtime with the sample agents."""
-    runtime = Runtime(name="samples", auth=auth, event_log=event_log)
+    runtime = Runtime(name="samples", auth=auth, event_log=event_log, webhooks=webhooks)
 
     @runtime.agent("echo", version="1.0.0")
     async def echo(input: Any, job: JobContext) -> Any:

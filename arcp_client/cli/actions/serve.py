@@ -22,6 +22,7 @@ from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.host_names import check_host_names
 from arcp_client.cli.tokens import served_token
 from arcp_client.cli.view import terminal
+from arcp_client.cli.webhooks import webhooks_of
 from arcp_client.errors import StorageError
 from arcp_client.runtime import EventLog
 
@@ -45,6 +46,10 @@ def serve(
     grace: float,
     acp: Sequence[str] = (),
     allowed_hosts: Sequence[str] = (),
+    webhooks: Sequence[str] = (),
+    webhook_secrets: Sequence[Path] = (),
+    webhook_events: Sequence[str] = (),
+    webhook_http: bool = False,
 ) -> Exit:
     """Serve until a signal, or with ``stdio`` until the parent process closes the pipe."""
     terminal.log_to_stderr(traces=True)
@@ -52,20 +57,21 @@ def serve(
     if stdio and allowed_hosts:
         raise CommandError(Exit.USAGE, "--stdio is a pipe of this machine: it has no --allow-host")
     tls = _tls(tls_cert, tls_key, stdio=stdio)
+    called = webhooks_of(webhooks, webhook_secrets, webhook_events, allow_http=webhook_http)
     token = served_token(token_file)  # agents start programs, which must not inherit the token
     auth = {token.get_secret_value(): "owner"} if token is not None else None
     # Before user modules are imported, so that errors are reported at once.
     if not stdio and auth is None and agents is None:
         _refuse_open(host)
     event_log = _event_log(db, store, lease)
-    given = {"auth": auth, "event_log": event_log}
+    given = {"auth": auth, "event_log": event_log, "webhooks": called}
     hosted = hosted_agents(acp)
     if agents is not None:
         runtime = _load(agents, given)
     elif hosted:
-        runtime = Runtime(name="acp", auth=auth, event_log=event_log)
+        runtime = Runtime(name="acp", auth=auth, event_log=event_log, webhooks=called)
     else:
-        runtime = sample_runtime(auth, event_log)
+        runtime = sample_runtime(auth, event_log, called)
     for name, agent in hosted.items():
         runtime.agent(name)(agent)
     if runtime.open:
@@ -167,6 +173,12 @@ def _load(path: str, given: dict[str, Any]) -> Runtime:
             Exit.USAGE,
             f"{path} does not accept the database of --db or --store",
             "make it a function with a parameter event_log, for Runtime(event_log=event_log)",
+        )
+    if given["webhooks"] and "webhooks" not in taken:
+        raise CommandError(
+            Exit.USAGE,
+            f"{path} does not accept the webhooks of --webhook",
+            "make it a function with a parameter webhooks, for Runtime(webhooks=webhooks)",
         )
     return found
 

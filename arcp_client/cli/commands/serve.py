@@ -68,6 +68,37 @@ def serve(
         ),
     ] = None,
     allow_host: AllowHostOption = None,
+    webhook: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            envvar="ARCP_WEBHOOK",
+            show_envvar=True,
+            help="Call this https:// URL when a question is opened or settled, and when a job"
+            " ends. Calls are signed and have no content of the job. May be repeated.",
+        ),
+    ] = None,
+    webhook_secret: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="The file with the secret that signs the calls, whsec_…: one for all webhooks, or"
+            " one for each, in their order. By default ARCP_WEBHOOK_SECRET. Several secrets in one"
+            " file all sign.",
+        ),
+    ] = None,
+    webhook_event: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND",
+            help="Call only for this: question.opened, question.settled or job.ended. May be"
+            " repeated.",
+        ),
+    ] = None,
+    webhook_http: Annotated[
+        bool,
+        typer.Option("--webhook-http", help="Allow webhooks with http:// to other machines."),
+    ] = False,
 ) -> int:
     """Serve agents to clients until Ctrl-C or SIGTERM.
 
@@ -80,5 +111,7 @@ def serve(
         agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, db=db,
         store=store, lease=lease,
         tls_cert=tls_cert, tls_key=tls_key, grace=grace, acp=acp or (),
-        allowed_hosts=allow_host or (),
+        allowed_hosts=allow_host or (), webhooks=webhook or (),
+        webhook_secrets=webhook_secret or (), webhook_events=webhook_event or (),
+        webhook_http=webhook_http,
     )  # fmt: skip

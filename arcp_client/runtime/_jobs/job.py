@@ -7,7 +7,8 @@ sessions exist.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -37,7 +38,7 @@ from arcp_client.runtime._log.replay_buffers import JobHistory
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from arcp_client.runtime.limits import Limits
 
-__all__ = ["RUNNING", "JobOrigin", "JobRequest", "ServerJob"]
+__all__ = ["RUNNING", "JobOrigin", "JobRequest", "Noticed", "ServerJob"]
 
 PENDING = "pending"
 RUNNING = "running"
@@ -56,6 +57,9 @@ _NEEDS = {
     names.CONSUMED: names.STEERING,
     names.RETURNED: names.STEERING,
 }
+
+
+_NOTICED = frozenset({names.QUESTION, names.ANSWERED, names.EXPIRED, names.WITHDRAWN})
 
 
 @dataclass(slots=True)
@@ -124,6 +128,7 @@ class ServerJob:
         work_id: the name of its work, if the submit gave it one.
         closers: called with the outcome before the terminal event; they may still emit.
         paused_at: the loop's time at which a question stopped the clock of the lease.
+        noticed: called after each event of a question, and after the terminal event.
     """
 
     def __init__(
@@ -138,7 +143,9 @@ class ServerJob:
         compat: Compat = SPECIFICATION,
         journal: Journal | None = None,
         id: str | None = None,
+        noticed: Noticed | None = None,
     ) -> None:
+        self.noticed = noticed
         self._compat = compat
         self.id = id or request.job_id or new_prefixed_id("job")
         self.journal = journal
@@ -222,6 +229,8 @@ class ServerJob:
         if self.status in names.ENDED:
             raise LocalProtocolError("the job has ended; nothing can be emitted any more")
         self._publish(_EVENT, payload, _NEEDS.get(kind))
+        if self.noticed is not None and kind in _NOTICED:
+            self.noticed(self, kind, body)
 
     def _publish(
         self, type: bytes, payload: bytes, needs: str | None = None, secret: bytes | None = None
@@ -308,8 +317,11 @@ class ServerJob:
         self.status = outcome.status
         self.outcome = outcome
         self.timers.stop()
-        self._publish(type, payload)
-        self.note()
+        with contextlib.nullcontext() if self.journal is None else self.journal.together():
+            self._publish(type, payload)
+            self.note()
+            if self.noticed is not None:
+                self.noticed(self, type.decode(), {})
         self.ended_at = self._now()
         self.request = None
         self.streamed = None
@@ -444,3 +456,7 @@ class ServerJob:
         if budget is not None:
             described["budget"] = budget
         return described
+
+
+Noticed = Callable[[ServerJob, str, Mapping[str, Any]], None]
+"""Takes a job that has just emitted an event, the event's kind and its body."""

@@ -18,7 +18,7 @@ from arcp_client._wire.ids import parse_time
 from arcp_client._wire.stamp import EventIds
 from arcp_client.errors import JobNotFound, PermissionDenied, request_error
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
-from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
+from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, Noticed, ServerJob
 from arcp_client.runtime._jobs.outcomes import LEASE_RAN_OUT, NOT_WRITTEN, PARENT_ENDED, Failure
 from arcp_client.runtime._jobs.retained import RetainedJobs
 from arcp_client.runtime._jobs.runner import AgentContext, Runner
@@ -47,6 +47,7 @@ class JobRegistry:
         compat: adapts payloads to the SDKs that connect.
         telemetry: traces jobs.
         vacant: called when a job has ended, so that there is room for another one.
+        noticed: called after each event of a question, and after each terminal event.
 
     Attributes:
         runner: runs the jobs.
@@ -66,8 +67,10 @@ class JobRegistry:
         compat: Compat = SPECIFICATION,
         telemetry: RuntimeTelemetry | None = None,
         vacant: Callable[[], None] = lambda: None,
+        noticed: Noticed | None = None,
     ) -> None:
         self._telemetry = telemetry
+        self._noticed = noticed
         self._compat = compat
         self._limits = limits
         self._policy = policy
@@ -146,6 +149,7 @@ class JobRegistry:
             created=created,
             compat=self._compat,
             journal=self._journal,
+            noticed=self._noticed,
         )
 
     def enter(self, request: JobRequest, created: datetime, origin: JobOrigin) -> ServerJob:
@@ -195,6 +199,7 @@ class JobRegistry:
     def reenter(self, state: LoggedJobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
         """Register a stored job; call `restored` once its history is complete."""
         job = self._stored(state, request, origin, self._journal)
+        job.noticed = self._noticed
         self._add(job)
         self._number = max(self._number, state.number)
         return job

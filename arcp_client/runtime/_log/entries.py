@@ -26,6 +26,8 @@ __all__ = [
     "Stored",
     "Trimmed",
     "Watch",
+    "WebhookCall",
+    "WebhookDone",
     "weight",
 ]
 
@@ -241,6 +243,31 @@ class MessageState(msgspec.Struct, frozen=True, gc=False):
     fingerprint: bytes
 
 
+class WebhookCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of a webhook that is not made yet.
+
+    Attributes:
+        endpoint: identifies the URL.
+        id: the id of the call, which also identifies the event.
+        job_id: the job; its calls are made in order.
+        at: when the event was emitted, in RFC 3339.
+        body: the body of the call.
+    """
+
+    endpoint: str
+    id: str
+    job_id: str
+    at: str
+    body: bytes
+
+
+class WebhookDone(msgspec.Struct, frozen=True, gc=False):
+    """A call of a webhook was made, or is given up."""
+
+    endpoint: str
+    id: str
+
+
 Entry = (
     SessionState
     | LoggedJobState
@@ -256,6 +283,8 @@ Entry = (
     | Gone
     | Started
     | MessageState
+    | WebhookCall
+    | WebhookDone
 )
 
 
@@ -273,6 +302,8 @@ def weight(entry: Entry) -> int:
         return _ENTRY_BYTES + len(entry.key) + len(entry.accepted or b"")
     if type(entry) is QuestionState:
         return entry.size
+    if type(entry) is WebhookCall:
+        return _ENTRY_BYTES + len(entry.body)
     return _ENTRY_BYTES
 
 
@@ -294,3 +325,5 @@ class Stored:
     """The credentials that are not revoked yet."""
     questions: list[QuestionState] = field(default_factory=list)
     """The questions, open and closed, in the order in which they were asked."""
+    calls: list[WebhookCall] = field(default_factory=list)
+    """The calls of webhooks that are not made yet, in the order of their events."""

@@ -174,11 +174,11 @@ class Journal:
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """Write all entries that the block queues in one batch. The block must not await."""
-        self._together = True
+        before, self._together = self._together, True
         try:
             yield
         finally:
-            self._together = False
+            self._together = before
 
     def then(
         self,

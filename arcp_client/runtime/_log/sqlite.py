@@ -34,6 +34,8 @@ from arcp_client.runtime._log.entries import (
     Stored,
     Trimmed,
     Watch,
+    WebhookCall,
+    WebhookDone,
 )
 from arcp_client.runtime._log.runs import event_runs, number_runs
 
@@ -42,7 +44,7 @@ __all__ = ["SqliteEventLog"]
 T = TypeVar("T")
 
 MIB = 1024 * 1024
-_VERSION = 3
+_VERSION = 4
 _WHAT = "event log"
 _CHECKPOINT = 1000
 """Pages that are written before a checkpoint moves them into the main file."""
@@ -71,6 +73,13 @@ CREATE TABLE credentials (
 
 _QUESTIONS = """
 CREATE TABLE questions (id TEXT PRIMARY KEY, number INTEGER NOT NULL, state BLOB NOT NULL);
+"""
+
+_CALLS = """
+CREATE TABLE calls (
+    number INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, id TEXT NOT NULL, job_id TEXT NOT NULL,
+    at TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (endpoint, id)
+);
 """
 
 # A row holds a run: consecutive events of one job from index ``idx`` on; each column has the values
@@ -241,11 +250,13 @@ class SqliteEventLog:
         database.execute("BEGIN IMMEDIATE")
         ((version,),) = database.execute("PRAGMA user_version").fetchall()
         if version == 0:
-            _execute(database, _SCHEMA + _EVENTS + _QUESTIONS)
+            _execute(database, _SCHEMA + _EVENTS + _QUESTIONS + _CALLS)
         elif version == 1:
             _upgrade(database)
         if version in (1, 2):
             _execute(database, _QUESTIONS)
+        if version in (1, 2, 3):
+            _execute(database, _CALLS)
         if version < _VERSION:
             database.execute(f"PRAGMA user_version = {_VERSION}")
         database.execute("COMMIT")
@@ -300,6 +311,10 @@ class SqliteEventLog:
                 _decode_question(state)
                 for (state,) in rows("SELECT state FROM questions ORDER BY number")
             ],
+            calls=_typed(
+                WebhookCall,
+                rows("SELECT endpoint, id, job_id, at, body FROM calls ORDER BY number"),
+            ),
         )
 
     def _write(self, entries: Sequence[Entry]) -> None:
@@ -342,7 +357,7 @@ def _number(value: object) -> int:
     return msgspec.convert(value, int)
 
 
-S = TypeVar("S", Watch, KeyState, CredentialState)
+S = TypeVar("S", Watch, KeyState, CredentialState, WebhookCall)
 
 
 def _typed(kind: type[S], rows: list[Any]) -> list[S]:
@@ -532,6 +547,19 @@ def _forgotten(database: sqlite3.Connection, entries: list[Forgotten]) -> None:
     database.executemany("DELETE FROM questions WHERE id = ?", [(e.id,) for e in entries])
 
 
+def _calls(database: sqlite3.Connection, entries: list[WebhookCall]) -> None:
+    database.executemany(
+        "INSERT OR IGNORE INTO calls (endpoint, id, job_id, at, body) VALUES (?, ?, ?, ?, ?)",
+        [(e.endpoint, e.id, e.job_id, e.at, e.body) for e in entries],
+    )
+
+
+def _calls_done(database: sqlite3.Connection, entries: list[WebhookDone]) -> None:
+    database.executemany(
+        "DELETE FROM calls WHERE endpoint = ? AND id = ?", [(e.endpoint, e.id) for e in entries]
+    )
+
+
 def _freed(database: sqlite3.Connection, entries: list[Freed]) -> None:
     latest = {e.session_id: e.floor for e in entries}
     for session_id, floor in latest.items():
@@ -573,6 +601,8 @@ _APPLY: tuple[tuple[type, Callable[[sqlite3.Connection, Any], None]], ...] = (
     (CredentialState, _credentials),
     (QuestionState, _questions),
     (Forgotten, _forgotten),
+    (WebhookCall, _calls),
+    (WebhookDone, _calls_done),
     (Freed, _freed),
     (Trimmed, _trimmed),
     (Gone, _gone),

@@ -41,6 +41,10 @@ RUNTIME: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
     ("__init__", "steering"): (lambda _, v: Runtime(steering=v), [5, "all"]),
     ("__init__", "provisioner"): (lambda _, v: Runtime(provisioner=v), [5, object()]),
     ("__init__", "telemetry"): (lambda _, v: Runtime(telemetry=v), [5, "otel", object()]),
+    ("__init__", "webhooks"): (
+        lambda _, v: Runtime(webhooks=v),
+        [None, 5, "https://x", [object()]],
+    ),
     ("__init__", "dialect"): (lambda _, v: Runtime(dialect=v), [None, "", "perl"]),
     ("agent", "name"): (lambda r, v: r.agent(v), [*TEXTS, "Not A Name"]),
     ("agent", "version"): (lambda r, v: r.agent("agent-a", v), [5, "", "no version"]),
