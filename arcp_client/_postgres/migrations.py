@@ -85,7 +85,29 @@ CREATE TABLE handled (
 CREATE INDEX handled_at ON handled USING brin (at);
 """
 
-_MIGRATIONS: tuple[str, ...] = (_TABLES + FUNCTIONS, _UNCLAIMED, TIMELINES, _HANDLED, DIALOGUE)
+# Calls of webhooks that are not made yet. Without a replica, one that calls the endpoint takes it.
+_CALLS = """
+CREATE TABLE endpoints (
+    replica text NOT NULL, endpoint text NOT NULL, events text[] NOT NULL,
+    PRIMARY KEY (replica, endpoint)
+);
+CREATE TABLE calls (
+    endpoint text NOT NULL, id text NOT NULL, number bigint GENERATED ALWAYS AS IDENTITY,
+    replica text, job_id text NOT NULL, at text NOT NULL, body bytea NOT NULL,
+    stored_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (endpoint, id)
+);
+CREATE INDEX calls_left ON calls (endpoint, number) WHERE replica IS NULL;
+CREATE INDEX calls_of ON calls (replica) WHERE replica IS NOT NULL;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (
+    _TABLES + FUNCTIONS,
+    _UNCLAIMED,
+    TIMELINES,
+    _HANDLED,
+    DIALOGUE,
+    _CALLS,
+)
 VERSION = len(_MIGRATIONS)
 """The version of the schema that this package reads and writes."""
 

@@ -8,7 +8,7 @@ import copy
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from arcp_client._log_fields import log_fields
@@ -41,6 +41,7 @@ from arcp_client.runtime._leases.grant import Budget
 from arcp_client.runtime._log.dialogue import AnswersOffered, MessagesOffered, QuestionsMoved
 from arcp_client.runtime._log.directory import (
     Bounds,
+    CallsLeft,
     CancelRequested,
     Directory,
     JobDelegated,
@@ -135,7 +136,7 @@ class Core:
         self._closing: asyncio.Task[None] | None = None  # kept until it has ended
         self._journal = Journal(event_log, self.tasks, limits.journal_bytes)
         journal = self._journal if event_log.durable else None
-        self.webhooks = WebhookNotices(
+        self._webhooks = WebhookNotices(
             webhooks,
             limits.webhook_calls,
             self._journal,
@@ -157,7 +158,7 @@ class Core:
             before_end=self._end_credentials if self.vault is not None else None,
             telemetry=telemetry,
             vacant=self._directory.vacant,
-            noticed=self.webhooks.noticed if webhooks else None,
+            noticed=self._webhooks.noticed if webhooks else None,
         )
         self.admission = Admission(
             self.agents.resolve,
@@ -277,7 +278,7 @@ class Core:
             )
             raise self._damaged from error
         await self._directory.join(self)
-        self.webhooks.restore(stored.calls)
+        self._webhooks.restore(stored.calls)
         self._opened = True
         self.tasks.spawn(self._follow(), name="changes")
         for left in stored.credentials:
@@ -311,6 +312,11 @@ class Core:
             answers=limits.answers,
             answer_bytes=limits.answer_bytes,
         )
+
+    @property
+    def webhooks(self) -> Mapping[str, Sequence[str]]:
+        """What the webhooks with room for more calls are called for, by endpoint."""
+        return self._webhooks.open
 
     @property
     def references(self) -> list[str]:
@@ -371,7 +377,7 @@ class Core:
         self.jobs.discard_all(_FENCED)
         self.questions.drop()
         self.mailroom.drop()
-        self.webhooks.drop()
+        self._webhooks.drop()
         self._journal.drop()
 
     async def _follow(self) -> None:
@@ -397,6 +403,8 @@ class Core:
                     self.questions.offered(answers)
                 case MessagesOffered(messages=messages):
                     self.mailroom.offered(messages, self.jobs)
+                case CallsLeft(calls=calls):
+                    self._webhooks.restore(calls)
                 case ReplicaGone() | Resync():
                     mirrors.wake_all()
                     self.questions.changed(QuestionsMoved(None))
@@ -558,7 +566,7 @@ class Core:
             return False
         if self._event_log.durable and self._opened:
             return True
-        return bool(self.jobs.open() or self.webhooks.waiting)
+        return bool(self.jobs.open() or self._webhooks.waiting)
 
     def abandon(self) -> None:
         """Close a runtime that is no longer referenced. May be called from any thread."""
@@ -585,9 +593,9 @@ class Core:
             written=self._journal.written,
             waiting=self._journal.waiting,
             failing=self._journal.failing,
-            calls_waiting=self.webhooks.waiting,
-            calls_made=self.webhooks.made,
-            calls_dropped=self.webhooks.dropped,
+            calls_waiting=self._webhooks.waiting,
+            calls_made=self._webhooks.made,
+            calls_dropped=self._webhooks.dropped,
         )
 
     async def close(self, timeout: float) -> None:
@@ -600,7 +608,7 @@ class Core:
             await self._hand_over()
         await self._end_jobs(timeout)
         await self._journal.drain(_LAST_WRITES)
-        await self.webhooks.close(_LAST_CALLS)
+        await self._webhooks.close(_LAST_CALLS)
         for connection in tuple(self.connections):
             await connection.drain(_LAST_WORDS)
             connection.finish()

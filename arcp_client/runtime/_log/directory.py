@@ -26,11 +26,13 @@ from arcp_client.runtime._log.entries import (
     LoggedJobState,
     SessionState,
     Watch,
+    WebhookCall,
 )
 from arcp_client.runtime._log.inventories import Offer
 
 __all__ = [
     "Bounds",
+    "CallsLeft",
     "CancelRequested",
     "Change",
     "Directory",
@@ -88,6 +90,13 @@ class ReplicaGone:
 
 
 @dataclass(frozen=True, slots=True)
+class CallsLeft:
+    """Calls of webhooks that another replica has left are made by this one."""
+
+    calls: Sequence[WebhookCall]
+
+
+@dataclass(frozen=True, slots=True)
 class Resync:
     """Changes may have been missed: everything that this replica follows must be read again."""
 
@@ -102,6 +111,7 @@ Change = (
     | QuestionsMoved
     | AnswersOffered
     | MessagesOffered
+    | CallsLeft
 )
 
 
@@ -187,6 +197,10 @@ class ReplicaHost(Protocol):
 
     async def flushed(self) -> None:
         """Wait until all changes that wait to be stored are stored, or were refused."""
+
+    @property
+    def webhooks(self) -> Mapping[str, Sequence[str]]:
+        """What its webhooks are called for, by endpoint; those with room for more calls."""
 
     def session_lost(self, session_id: str) -> None:
         """Drop a session without storing anything, because another replica holds it."""

@@ -28,6 +28,7 @@ from arcp_client.runtime._log.entries import (
     Trimmed,
     Watch,
 )
+from arcp_client.runtime._log.postgres_calls import CallBatch
 from arcp_client.runtime._log.postgres_dialogue import DialogueBatch
 from arcp_client.runtime._log.postgres_directory import PostgresDirectory
 from arcp_client.runtime._log.postgres_members import Membership
@@ -132,18 +133,22 @@ class PostgresEventLog:
             StorageError: the entries could not be stored.
         """
         member = self._member
-        dialogue = DialogueBatch(entries)
+        dialogue, calls = DialogueBatch(entries), CallBatch(entries)
         while True:
             # Taken before the wait for a connection, in which sessions and the lease may be lost.
             epoch, batch = member.epoch, WriteBatch(entries, member.held)
-            if not epoch or not (batch or dialogue):  # fenced: nothing is stored, or will be sent
+            if not epoch or not (
+                batch or dialogue or calls
+            ):  # fenced: nothing is stored, or will be sent
                 return
             try:
-                if dialogue:
+                if dialogue or calls:
                     async with self._database.transaction() as connection:
                         lost = await self._write(connection, epoch, batch)
                         if lost is None:
-                            await dialogue.write(connection, member.id)
+                            if dialogue:
+                                await dialogue.write(connection, member.id)
+                            await calls.write(connection, member.id)
                 else:  # one statement is a transaction
                     async with self._database.connection() as connection:
                         lost = await self._write(connection, epoch, batch)

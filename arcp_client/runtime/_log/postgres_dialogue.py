@@ -28,8 +28,9 @@ from arcp_client.runtime._log.dialogue import (
     QuestionsMoved,
     StoredMessage,
 )
-from arcp_client.runtime._log.directory import Bounds, Change
+from arcp_client.runtime._log.directory import Bounds, CallsLeft, Change
 from arcp_client.runtime._log.entries import Entry, MessageState, QuestionState
+from arcp_client.runtime._log.postgres_calls import left_calls
 from arcp_client.runtime._log.postgres_members import Membership
 from arcp_client.runtime._log.postgres_rows import away, decode_session, encoded, refusals
 
@@ -117,8 +118,18 @@ class PostgresDialogue:
             try:
                 async with self._db.connection() as connection:
                     await self._look(connection)
+                    await self._take_calls(connection)
             except StorageError as error:
                 _log.warning("replica %s cannot poll: %s", self._member.id, error)
+
+    async def _take_calls(self, connection: Any) -> None:
+        """Take the calls of webhooks that replicas have left."""
+        member = self._member
+        webhooks = {} if member.host is None else member.host.webhooks
+        if webhooks and member.joined:
+            calls = await left_calls(connection, member.id, member.epoch, list(webhooks))
+            if calls:
+                self._report(CallsLeft(calls))
 
     async def _look(self, connection: Any) -> None:
         await connection.execute("SELECT expire_questions(NULL)")

@@ -13,6 +13,7 @@ from arcp_client._postgres.database import Database
 from arcp_client._wire import names
 from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.runtime._log.directory import Bounds, ReplicaHost
+from arcp_client.runtime._log.postgres_calls import free_calls, register
 from arcp_client.runtime._log.postgres_rows import (
     END_COLUMNS,
     closing_events,
@@ -131,6 +132,8 @@ class Leases:
                 self._lease,
                 inventory,
             )
+            if row is not None and self._host.webhooks:
+                await register(connection, member.id, self._host.webhooks)
         if row is None:
             raise StoreLocked(f"another replica named {member.id} is alive")
         self._announced = inventory
@@ -239,5 +242,6 @@ class Leases:
             replica,
             timedelta(seconds=self._bounds.resume_window),
         )
+        await free_calls(connection, replica)
         await connection.execute("DELETE FROM replicas WHERE id = $1", replica)
         return [row["id"] for row in jobs]

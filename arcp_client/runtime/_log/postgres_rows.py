@@ -28,6 +28,7 @@ from arcp_client.errors import (
 )
 from arcp_client.runtime._log.directory import KnownJob, KnownJobs
 from arcp_client.runtime._log.entries import Appended, LoggedJobState, SessionState
+from arcp_client.runtime._log.postgres_calls import put_call
 
 __all__ = [
     "AUTHORIZE",
@@ -273,12 +274,13 @@ async def end_jobs(
         ]
         events.append((names.JOB_ERROR, payload, None))
         state = msgspec.structs.replace(decode_job(row["state"]), status=status, ended=now_text())
+        ids = [new_id() for _ in events]
         await connection.execute(
             "INSERT INTO events VALUES ($1, $2, $3, $4, $5, $6, $7)",
             row["id"],
             row["next"],
             len(events),
-            encoded([new_id().encode() for _ in events]),
+            encoded([id.encode() for id in ids]),
             encoded([type.encode() for type, _, _ in events]),
             encoded([body for _, body, _ in events]),
             encoded([needs for _, _, needs in events]),
@@ -289,3 +291,9 @@ async def end_jobs(
             status,
             encoded(state),
         )
+        for id, (_, body, needs) in zip(ids, events, strict=True):
+            if needs == names.ASKING:
+                question_id = json.loads(body)["body"]["question_id"]
+                data = {"status": "withdrawn", "question_id": question_id}
+                await put_call(connection, "question.settled", row["id"], id, data)
+        await put_call(connection, "job.ended", row["id"], ids[-1], {"status": status})

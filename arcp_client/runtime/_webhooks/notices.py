@@ -56,6 +56,11 @@ class WebhookNotices:
         }
 
     @property
+    def open(self) -> dict[str, tuple[str, ...]]:
+        """What the endpoints that take further calls are called for, by their keys."""
+        return {key: outbox.webhook.events for key, outbox in self._outboxes.items() if outbox.open}
+
+    @property
     def waiting(self) -> int:
         """Calls that are not made yet."""
         return sum(outbox.waiting for outbox in self._outboxes.values())

@@ -72,6 +72,11 @@ class Outbox:
         self._full = False
 
     @property
+    def open(self) -> bool:
+        """Whether further calls are taken."""
+        return not (self._gone or self._closing.is_set() or len(self._waiting) >= self._most)
+
+    @property
     def waiting(self) -> int:
         """The number of calls that are not made yet."""
         return len(self._waiting)

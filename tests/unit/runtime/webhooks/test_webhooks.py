@@ -167,7 +167,7 @@ async def test_a_refused_call_is_not_tried_again_and_is_logged(
     (record,) = [r for r in caplog.records if "is not made" in r.getMessage()]
     assert f"HTTP {status}" in record.getMessage()
     assert record.job == missing  # type: ignore[attr-defined]
-    assert runtime._core.webhooks.dropped == 1
+    assert runtime._core._webhooks.dropped == 1
 
 
 async def test_a_url_that_is_gone_is_called_no_more(
@@ -181,7 +181,7 @@ async def test_a_url_that_is_gone_is_called_no_more(
         await run_quick(runtime, jobs=3)
         await runtime.close()
     assert len(receiver.ids) == 1
-    assert runtime._core.webhooks.dropped == 4
+    assert runtime._core._webhooks.dropped == 4
     assert "410 Gone" in caplog.text
 
 
@@ -196,8 +196,8 @@ async def test_a_call_is_given_up_when_it_is_too_old(
         await receiver.until(4, tries=True)
         await clock.advance(1000)
     assert len(receiver.ids) == 4
-    assert runtime._core.webhooks.dropped == 1
-    assert runtime._core.webhooks.waiting == 0
+    assert runtime._core._webhooks.dropped == 1
+    assert runtime._core._webhooks.waiting == 0
     assert "is not made: HTTP 503" in caplog.text
 
 
@@ -212,8 +212,8 @@ async def test_calls_beyond_the_limit_are_dropped_counted_and_logged_once(
             receiver._statuses = [503] * 100
             for n in range(10):
                 await (await client.submit("quick", n)).result()
-            assert runtime._core.webhooks.waiting == 3
-            assert runtime._core.webhooks.dropped == 7
+            assert runtime._core._webhooks.waiting == 3
+            assert runtime._core._webhooks.dropped == 7
             assert caplog.text.count("wait already") == 1
             receiver._statuses.clear()
             await receiver.until(3)
@@ -279,7 +279,7 @@ async def test_an_endless_answer_is_not_read(make: MakeRuntime) -> None:
         async with asyncio.timeout(30):
             await left.wait()
         await runtime.close()
-    assert runtime._core.webhooks.made == 1
+    assert runtime._core._webhooks.made == 1
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ async def test_a_peer_that_speaks_no_http_is_a_failed_call(
         async with asyncio.timeout(30):
             await tried.wait()
         await runtime.close()
-    assert runtime._core.webhooks.made == 0
+    assert runtime._core._webhooks.made == 0
     assert "y" * 100 not in caplog.text
 
 
@@ -385,7 +385,7 @@ async def test_calls_that_are_not_made_are_made_after_a_restart_with_the_same_id
         assert set(receiver.ids) == first
         assert {call["data"]["job_id"] for call in calls} == set(jobs)
         async with Runtime(event_log=SqliteEventLog(path), webhooks=[hook]) as runtime:
-            assert runtime._core.webhooks.waiting == 0
+            assert runtime._core._webhooks.waiting == 0
     assert len(receiver.ids) == 3
 
 
