@@ -1,0 +1,49 @@
+"""Jobs run while replicas, clients and the database are killed, with real processes.
+
+Five seeds, of up to 150 seconds each, with ``ARCP_SLOW=1``; ``CHAOS_SEED=n`` runs one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.replicas.chaos import Chaos, Size
+
+SLOW = "ARCP_SLOW" in os.environ
+SEEDS = [int(os.environ["CHAOS_SEED"])] if "CHAOS_SEED" in os.environ else list(range(1, 6))
+patient = pytest.mark.skipif(not SLOW, reason="set ARCP_SLOW=1")
+
+
+async def run(chaos: Chaos, again: str) -> str:
+    try:
+        await chaos.run()
+        return await chaos.check()
+    except BaseException:
+        print(f"again: ARCP_SLOW=1 {again}")
+        raise
+    finally:
+        await chaos.end()
+
+
+@patient
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_every_observer_sees_each_event_once_whatever_is_killed(
+    seed: int, tmp_path: Path
+) -> None:
+    again = f"CHAOS_SEED={seed} python -m pytest -s {Path(__file__).name} -k whatever_is_killed"
+    chaos = Chaos(seed, tmp_path, Size())
+    numbers = await run(chaos, again)
+    print(f"seed {seed}: {numbers}")
+
+
+@patient
+@pytest.mark.timeout(300)
+async def test_a_rolling_restart_of_all_replicas_loses_no_job(tmp_path: Path) -> None:
+    chaos = Chaos(1, tmp_path, Size(jobs=24, watched=4, pause=0.02), ("restart all replicas",))
+    numbers = await run(chaos, f"python -m pytest -s {Path(__file__).name} -k rolling")
+    print(numbers)
+    assert " 0 ended retryable" in numbers
