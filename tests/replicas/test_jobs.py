@@ -12,6 +12,8 @@ import pytest
 from arcp_client import Client
 from arcp_client.errors import JobCancelled
 from arcp_client.runtime import Limits
+from arcp_client.runtime._jobs import mirrors
+from arcp_client.runtime._log.postgres_directory import PostgresDirectory
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
 from tests.replicas.test_sessions import moved, read_to
@@ -191,3 +193,79 @@ async def test_a_delegated_job_reaches_its_session_on_another_replica(
     assert {f["job_id"] for f in frames} - {parent_id}
     ends = [f for f in frames if f["type"] == "job.result"]
     assert [f["payload"]["result"] for f in ends] == [4, 4]
+
+
+async def stored_one_by_one(owner: Any, gate: Gate, count: int) -> None:
+    """Let an agent emit events, each of which is stored alone."""
+    for _ in range(count):
+        gate.emit(1)
+        await read_to(owner, 1)
+
+
+@pytest.mark.parametrize("mirrored", [False, True], ids=["first", "again"])
+async def test_the_history_of_an_ended_job_is_whole_on_any_replica_however_many_pages_it_has(
+    replica: MakeReplica,
+    peer: OpenPeer,
+    gates: dict[Any, Gate],
+    monkeypatch: pytest.MonkeyPatch,
+    mirrored: bool,
+) -> None:
+    monkeypatch.setattr(mirrors, "_PAGE_BYTES", 400)
+    a, b = replica(), replica()
+    owner, observer, later = await peer(a), await peer(b), await peer(b)
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    gate = gates.setdefault(1, Gate())
+    await stored_one_by_one(owner, gate, 19)
+    if mirrored:
+        await observer.ask("job.subscribe", {"job_id": job_id})
+    gate.emit(1)
+    gate.emit(0)
+    await read_to(owner, 2)
+    if mirrored:
+        await read_to(observer, 2)
+    answer = await later.ask("job.subscribe", {"job_id": job_id, "history": True})
+    assert answer["payload"]["replayed"] is True
+    frames = await read_to(later, 21)
+    assert [f["payload"]["body"]["current"] for f in frames[:-1]] == list(range(1, 21))
+    assert frames[-1]["payload"]["result"] == 20
+
+
+async def test_a_history_is_whole_if_new_events_are_read_at_the_same_time(
+    replica: MakeReplica,
+    peer: OpenPeer,
+    gates: dict[Any, Gate],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mirrors, "_PAGE_BYTES", 400)
+    a, b = replica(), replica()
+    owner, live, late = await peer(a), await peer(b), await peer(b)
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    gate = gates.setdefault(1, Gate())
+    await stored_one_by_one(owner, gate, 20)
+    await live.ask("job.subscribe", {"job_id": job_id})
+    read, reading, paging, paged = (asyncio.Event() for _ in range(4))
+    history = PostgresDirectory.history
+
+    async def held(self: PostgresDirectory, job_id: str, after: int, limit: int) -> Any:
+        found = await history(self, job_id, after, limit)
+        if after == 20 and found and not reading.is_set():
+            reading.set()
+            await read.wait()
+        elif 0 < after < 20 and not paging.is_set():
+            paging.set()
+            await paged.wait()
+        return found
+
+    monkeypatch.setattr(PostgresDirectory, "history", held)
+    gate.emit(1)
+    await reading.wait()
+    asking = asyncio.ensure_future(late.ask("job.subscribe", {"job_id": job_id, "history": True}))
+    await paging.wait()
+    read.set()
+    await asyncio.sleep(0)
+    paged.set()
+    await asking
+    gate.emit(0)
+    frames = await read_to(late, 22)
+    assert [f["payload"]["body"]["current"] for f in frames[:-1]] == list(range(1, 22))
+    assert len(await read_to(live, 2)) == 2

@@ -90,7 +90,7 @@ class Mirrors:
         if job is None:
             job = stored_job(state, self._jobs.mirror, None)
             job.history.start_at(known.end)
-        if not job.ended:
+        if state.ended is None and not job.ended:  # its end is read with its events
             job.status = state.status
         job.last_seq = max(job.last_seq, known.last_seq)
         return job
@@ -110,19 +110,17 @@ class Mirrors:
     async def _reach(self, job: ServerJob, index: int) -> None:
         """Read the events before those that a history holds."""
         while index < job.history.floor:
-            floor = job.history.floor
             earlier = await self._directory.history(job.id, index, _PAGE_BYTES)
-            wanted = [entry for entry in earlier if entry.record.index < floor]
+            floor = job.history.floor
+            wanted = [entry for entry in earlier if index <= entry.record.index < floor]
             if not wanted:
                 return
             if wanted[-1].record.index + 1 < floor:  # there are more: the history begins anew
                 job.history.start_at(index)
-                for feed in tuple(job.feeds.values()):
-                    index = min(index, feed.next)
                 self._append(job, wanted)
                 await self._read(job)
-                return
-            job.history.prepend([(e.seq, self._record(job, e)) for e in wanted])
+            else:
+                job.history.prepend([(e.seq, self._record(job, e)) for e in wanted])
             return
 
     # ------------------------------------------------------------------------ sessions
@@ -195,11 +193,14 @@ class Mirrors:
             _log.warning("the events of job %s cannot be read: %s", job.id, error, extra=fields)
 
     async def _read(self, job: ServerJob) -> None:
-        while not job.ended:
+        while not (job.ended and job.history.is_at_end):
             feeds = tuple(job.feeds.values())
-            if feeds and job.history.end - min(feed.next for feed in feeds) > _AHEAD:
+            position = job.history.end
+            if feeds and position - min(feed.next for feed in feeds) > _AHEAD:
                 return  # a slow observer: the store keeps the events
-            entries = await self._directory.history(job.id, job.history.end, _PAGE_BYTES)
+            entries = await self._directory.history(job.id, position, _PAGE_BYTES)
+            if job.history.end != position:
+                continue  # another reader has moved it: these entries may not be the next ones
             if not entries:
                 return
             self._append(job, entries)

@@ -101,6 +101,11 @@ class JobHistory:
         self._max_events = max_events
         self._max_bytes = max_bytes
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether no event of an ended job follows: it ends with the terminal, or is empty."""
+        return not self._items or self._items[-1][1].terminal
+
     def append(self, seq: int, record: Record) -> None:
         """Append an event and its number in the submitting session."""
         items = self._items
