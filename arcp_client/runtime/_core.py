@@ -330,8 +330,8 @@ class Core:
 
     def claimed(self, state: LoggedJobState, given: JobInput) -> None:
         """Run a job that another replica accepted."""
-        if self.closed:
-            return  # `leave` ends it, retryable
+        if self.closed or self.jobs.get(state.id) is not None:
+            return  # `leave` ends it, retryable; or it runs here already
         job, failure = self.admission.claim(state, given)
         if failure is None:
             self.jobs.runner.admit(job)

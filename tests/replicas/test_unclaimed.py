@@ -17,6 +17,8 @@ from arcp_client.errors import (
     JobFailed,
 )
 from arcp_client.runtime import JobContext, Limits, Runtime
+from arcp_client.runtime._log.directory import ReplicaHost
+from arcp_client.runtime._log.postgres_unclaimed import UnclaimedJobs
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
 from tests.replicas.test_sessions import moved, read_to
@@ -388,3 +390,50 @@ async def test_sessions_of_a_principal_are_limited_over_all_replicas(
     assert refused["payload"]["code"] == "INTERNAL_ERROR"
     assert refused["payload"]["retryable"] is True
     assert len(opened) == 3
+
+
+async def test_a_claim_whose_answer_was_lost_is_found_and_the_job_runs_once(
+    replica: MakeReplica,
+    peer: OpenPeer,
+    gates: dict[Any, Gate],
+    cluster: Cluster,
+    schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commit = asyncpg.transaction.Transaction._Transaction__commit
+    claim, claiming, lost = UnclaimedJobs.claim, False, asyncio.Event()
+
+    async def noted(self: UnclaimedJobs, host: ReplicaHost) -> bool:
+        nonlocal claiming
+        claiming = not lost.is_set()
+        try:
+            return await claim(self, host)
+        finally:
+            claiming = False
+
+    async def cut_after_commit(self: Any) -> None:
+        await commit(self)
+        if claiming and not lost.is_set():
+            connection = self._connection
+            if await connection.fetchval(
+                f"SELECT EXISTS (SELECT 1 FROM {schema}.jobs WHERE runner IS NOT NULL)"
+            ):
+                lost.set()
+                connection.terminate()
+                raise asyncpg.ConnectionDoesNotExistError("connection was closed")
+
+    b = with_special(replica(), gates)
+    await peer(b)
+    monkeypatch.setattr(UnclaimedJobs, "claim", noted)
+    monkeypatch.setattr(asyncpg.transaction.Transaction, "_Transaction__commit", cut_after_commit)
+    owner = await peer(replica())
+    await owner.submit("special", 1)
+    await lost.wait()
+    gate = gates.setdefault(1, Gate())
+    gate.emit(3)
+    gate.emit(0)
+    frames = await read_to(owner, 4)
+    assert seqs(frames) == [1, 2, 3, 4]
+    assert frames[-1]["payload"]["result"] == 3
+    rows = await executed(cluster, f"SELECT request FROM {schema}.jobs")
+    assert [row["request"] for row in rows] == [None]

@@ -38,11 +38,25 @@ _POLL = 1.0
 _AT_ONCE = 16
 """Jobs that one statement claims, so that the other replicas get a share."""
 
+_CLAIM = (
+    "WITH chosen AS (SELECT id FROM jobs WHERE runner IS NULL"
+    " AND ended_at IS NULL AND cancel_reason IS NULL AND agent = ANY($2)"
+    " AND waits_until > clock_timestamp()"
+    " AND NOT (SELECT draining FROM replicas WHERE id = $1)"
+    " ORDER BY tx, number LIMIT $3 FOR UPDATE SKIP LOCKED)"
+    " UPDATE jobs AS j SET runner = $1, waits_until = NULL"
+    " FROM chosen WHERE j.id = chosen.id RETURNING j.state, j.authorities, j.request"
+)
+
 decode_input = msgspec.msgpack.Decoder(JobInput).decode
 
 
 class UnclaimedJobs:
     """The jobs that no replica runs yet.
+
+    A claim is a job's ``runner``; what it needs to run stays in its row until the claimant has
+    started it. So a claim that was stored, and whose answer was lost with the connection, is found
+    by the claimant's next look.
 
     Args:
         database: the connections.
@@ -67,6 +81,7 @@ class UnclaimedJobs:
         self._ended = ended
         self._look_now = asyncio.Event()
         self._more = False
+        self._started: set[str] = set()
 
     def begin(self, host: ReplicaHost) -> None:
         """Claim jobs from now on."""
@@ -94,7 +109,9 @@ class UnclaimedJobs:
                 async with self._db.connection() as connection:
                     waiting = await connection.fetchval(
                         "SELECT EXISTS (SELECT 1 FROM jobs"
-                        " WHERE runner IS NULL AND ended_at IS NULL)"
+                        " WHERE runner IS NULL AND ended_at IS NULL) OR EXISTS (SELECT 1 FROM jobs"
+                        " WHERE runner = $1 AND ended_at IS NULL AND request IS NOT NULL)",
+                        self._member.id,
                     )
                 self._more = False
                 if waiting:
@@ -112,24 +129,20 @@ class UnclaimedJobs:
         """
         member = self._member
         epoch, room = member.epoch, min(host.vacancies, _AT_ONCE)
-        if room <= 0 or not member.joined:
-            self._more = True
+        if not member.joined:
             return False
+        await self._forget_inputs()
         async with self._db.transaction() as connection:
             await connection.execute("SELECT fence($1, $2)", member.id, epoch)
+            # Of an earlier claim, whose answer was lost.
             rows = await connection.fetch(
-                "WITH chosen AS (SELECT id, request FROM jobs WHERE runner IS NULL"
-                " AND ended_at IS NULL AND cancel_reason IS NULL AND agent = ANY($2)"
-                " AND waits_until > clock_timestamp()"
-                " AND NOT (SELECT draining FROM replicas WHERE id = $1)"
-                " ORDER BY tx, number LIMIT $3 FOR UPDATE SKIP LOCKED)"
-                " UPDATE jobs AS j SET runner = $1, request = NULL, waits_until = NULL"
-                " FROM chosen WHERE j.id = chosen.id"
-                " RETURNING j.state, j.authorities, chosen.request",
+                "SELECT state, authorities, request FROM jobs WHERE runner = $1"
+                " AND ended_at IS NULL AND request IS NOT NULL AND id <> ALL($2)",
                 member.id,
-                host.references,
-                room,
+                list(self._started),
             )
+            if room > 0:
+                rows += await connection.fetch(_CLAIM, member.id, host.references, room)
         if member.epoch != epoch:  # fenced meanwhile: the other replicas end these jobs
             return False
         for row in rows:
@@ -143,8 +156,26 @@ class UnclaimedJobs:
                 member.id,
                 extra=log_fields(job=state.id),
             )
+            self._started.add(state.id)
             host.claimed(state, decode_input(row["request"]))
-        return len(rows) == room
+        await self._forget_inputs()
+        if room <= 0:
+            self._more = True
+            return False
+        return len(rows) >= room
+
+    async def _forget_inputs(self) -> None:
+        """Delete the stored inputs of jobs that this replica has started."""
+        if not self._started:
+            return
+        async with self._db.connection() as connection:
+            rows = await connection.fetch(  # it waits for no lock: the rest is for the next look
+                "UPDATE jobs SET request = NULL WHERE id IN (SELECT id FROM jobs"
+                " WHERE id = ANY($1) AND runner = $2 FOR UPDATE SKIP LOCKED) RETURNING id",
+                list(self._started),
+                self._member.id,
+            )
+        self._started.difference_update(row["id"] for row in rows)
 
     async def put(self, connection: Any, job: LoggedJobState, given: JobInput, wait: float) -> None:
         """Let a job wait for a replica that has its agent, in the transaction of the caller.
@@ -174,6 +205,7 @@ class UnclaimedJobs:
             await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
             for state, given in jobs:
                 await self.put(connection, state, given, wait)
+                self._started.discard(state.id)
         self._tell([UNCLAIMED])
         return frozenset(state.id for state, _ in jobs)
 
