@@ -33,6 +33,9 @@ _log = logging.getLogger("arcp_client.runtime")
 _AT_ONCE = 4
 """Calls to one endpoint at the same time."""
 
+_FALLBACK = 60.0
+"""Seconds until the next try if the user's function for it fails."""
+
 
 class _ClosingError(Exception):
     """The runtime is closed while a call waits to be tried again."""
@@ -83,7 +86,7 @@ class Outbox:
 
     def add(self, call: WebhookCall) -> None:
         """Make a call as soon as its event is stored."""
-        if self._gone:
+        if self._gone or (self._closing.is_set() and not self._durable):
             self.dropped += 1
             return
         if call.id in self._waiting:
@@ -148,8 +151,8 @@ class Outbox:
     # -------------------------------------------------------------------------- making
 
     def _queue(self, call: WebhookCall) -> None:
-        if call.id not in self._waiting or self._gone:
-            return  # dropped meanwhile
+        if call.id not in self._waiting or self._gone or self._closing.is_set():
+            return  # dropped meanwhile, or left to the next process
         lane = self._lanes.get(call.job_id)
         if lane is not None:
             lane.append(call)
@@ -233,7 +236,14 @@ class Outbox:
     # ------------------------------------------------------------------------- retries
 
     def _wait(self, state: RetryCallState) -> float:
-        return max(self.webhook.wait(state), _last_answer(state).after)
+        try:
+            seconds = float(self.webhook.wait(state))
+            if not seconds >= 0:
+                raise ValueError(f"{seconds} seconds")
+        except Exception:  # noqa: BLE001 - a function of the user; the calls must go on
+            _log.exception("webhook %s: its `wait` failed", self.webhook.origin)
+            seconds = _FALLBACK
+        return max(seconds, _last_answer(state).after)
 
     def _overdue(self, call: WebhookCall, state: RetryCallState) -> bool:
         at = parse_time(call.at)

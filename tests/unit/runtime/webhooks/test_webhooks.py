@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -362,6 +363,59 @@ async def test_a_runtime_whose_calls_are_made_need_not_be_closed() -> None:
         while runtime._core.holds_something or len(runtime._core.tasks):
             await asyncio.sleep(0)
         del runtime
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -1.0, None])
+async def test_a_wait_that_fails_neither_ends_the_calls_nor_hurries_them(
+    clock: VirtualClock, make: MakeRuntime, seconds: Any
+) -> None:
+    async with Receiver(503) as receiver:
+        hook = Webhook(receiver.url, secret=SECRET, wait=lambda state: seconds)  # type: ignore[arg-type]
+        runtime = make(webhooks=[hook])
+        asks(runtime)
+        await run_quick(runtime)
+        await receiver.until(1)
+    assert receiver.times[1] - receiver.times[0] >= 60
+
+
+async def test_a_receiver_cannot_set_cookies_or_send_the_runtime_elsewhere(
+    make: MakeRuntime,
+) -> None:
+    headers: list[dict[str, str]] = []
+
+    async def keep(request: web.Request) -> web.Response:
+        headers.append({name.lower(): value for name, value in request.headers.items()})
+        return web.Response(headers={"Set-Cookie": "a=b", "Location": "http://127.0.0.1:1/"})
+
+    async with Receiver() as receiver:
+        receiver.answer = keep
+        runtime = make(webhooks=[Webhook(receiver.url, secret=SECRET)])
+        asks(runtime)
+        await run_quick(runtime, jobs=3)
+        await receiver.until(3, tries=True)
+        await runtime.close()
+    assert runtime._core._webhooks.made == 3
+    assert not any("cookie" in each or "authorization" in each for each in headers)
+
+
+async def test_context_variables_of_an_agent_do_not_reach_the_calls(make: MakeRuntime) -> None:
+    of_agent: ContextVar[str] = ContextVar("of_agent", default="none")
+    seen: list[str] = []
+
+    def wait(state: Any) -> float:
+        seen.append(of_agent.get())
+        return 0.0
+
+    async with Receiver(503) as receiver:
+        runtime = make(webhooks=[Webhook(receiver.url, secret=SECRET, wait=wait)])  # type: ignore[arg-type]
+
+        @runtime.agent("quick")
+        async def quick(input: Any, job: JobContext) -> None:
+            of_agent.set("secret")
+
+        await run_quick(runtime)
+        await receiver.until(1)
+    assert seen == ["none"]
 
 
 # ----------------------------------------------------------------------------- restarts
