@@ -415,6 +415,9 @@ class SessionEngine:
 
     def _job_known(self, action: actions.JobKnown) -> None:
         reply = action.job
+        known = self._jobs.get(reply.job_id) if action.again else None
+        if known is not None:
+            self._jobs.reopen(known)
         record = self._jobs.announce(reply, submitted=action.submitted)
         if action.submitted and not record.over:
             if self._session.jobs.has_ended(reply.job_id):

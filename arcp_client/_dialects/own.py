@@ -31,6 +31,7 @@ class Own(Dialect):
 
     hole_patience: ClassVar[float] = 0.0
     names_requests: ClassVar[bool] = True
+    confirms_first: ClassVar[bool] = True
 
     # -- what `ScriptedRuntime` plays
 

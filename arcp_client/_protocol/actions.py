@@ -95,12 +95,14 @@ class JobKnown(msgspec.Struct):
         submitted: this client submitted the job.
         request: the request that the message answers.
         elsewhere: another session got the acceptance first.
+        again: the job has ended, and its events come again from the beginning.
     """
 
     job: Accepted | Subscribed
     submitted: bool
     request: Request | None = None
     elsewhere: bool = False
+    again: bool = False
 
 
 class JobGone(msgspec.Struct):

@@ -326,9 +326,31 @@ class Exchange:
         if subscribed is None or request is None:
             self._out.report("a job.subscribed that answers no request was ignored")
             return
+        again = self._is_told_again(frame, request, subscribed.job_id)
+        if again:
+            self._receiver.forget(subscribed.job_id)
+            self._jobs.reopen(subscribed.job_id)
+            self._receiver.dedup.requested(self._jobs.learn(subscribed.job_id), history=True)
         if not request.orphaned:
-            self._out.emit(actions.JobKnown(subscribed, submitted=False, request=request))
+            self._out.emit(
+                actions.JobKnown(subscribed, submitted=False, request=request, again=again)
+            )
         self._answer(request, subscribed, now)
+
+    def _is_told_again(self, frame: ControlFrame, request: Request, job_id: str) -> bool:
+        """Whether the whole history of a job follows that has ended since it was requested.
+
+        The end was in a replay that was on its way. If the request was sent over several links, it
+        may have been in a history that answers an earlier sending.
+        """
+        return (
+            request.owner is None
+            and self._peer.confirms_first
+            and len(request.ids) == 1
+            and bool(request.payload.get("history"))
+            and frame.payload.get("replayed") is True
+            and self._jobs.has_ended(job_id)
+        )
 
     def _page(self, frame: ControlFrame, now: float) -> None:
         request = self._correlation.answered_by(frame)

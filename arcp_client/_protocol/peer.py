@@ -183,6 +183,7 @@ class Peer:
         repeats_trace: a repeated acceptance has the trace id of the submit that started the job
             (§7.2), not that of the submit that it answers.
         names_requests: answers to submits name their request, other than by its trace id.
+        confirms_first: a history is never sent before the confirmation of its subscription.
         recognises_by_id: repeated events may have new numbers and must be recognised by their ids.
         doubts_acceptances: an acceptance may belong to an earlier job with the same key, whose
             events come only on request.
@@ -208,6 +209,7 @@ class Peer:
     doubts_acceptances: ClassVar[bool] = False
     accepts_acks: ClassVar[bool] = True
     repeats_trace: ClassVar[bool] = True
+    confirms_first: ClassVar[bool] = False
     recognises_by_id: ClassVar[bool] = False
     names_requests: ClassVar[bool] = False
 

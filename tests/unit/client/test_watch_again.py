@@ -9,9 +9,11 @@ import pytest
 
 from arcp_client import Client, JobContext, JobView, Reconnect, Runtime, errors, events
 from arcp_client.testing import Drop, FaultyConnector, FaultyProxy
+from arcp_client.testing.scripted import ScriptedRuntime, Withhold
 from arcp_client.transports import WebSocketConnector
 
 SOON = 10.0
+TIME = "2026-01-01T00:00:00Z"
 
 
 async def told(view: JobView) -> list[events.Event]:
@@ -110,3 +112,46 @@ async def test_a_history_that_comes_before_its_confirmation_is_told_whole_and_on
                     await other.ping()
             assert other.job(job.id) is not None
             assert await told(view) == found
+
+
+async def test_it_is_told_whole_if_a_replay_brings_its_end_while_the_history_is_requested() -> None:
+    """A new process resumes a session and watches the job, before it has read the replay."""
+
+    def events_of(job_id: str) -> list[dict[str, Any]]:
+        head = {"job_id": job_id, "session_id": session}
+        sent: list[dict[str, Any]] = [
+            {
+                **head,
+                "type": "job.event",
+                "id": f"e{n}",
+                "payload": {"kind": "progress", "ts": TIME, "body": {"current": n}},
+            }
+            for n in (1, 2, 3)
+        ]
+        done = {"final_status": "success", "result": 3}
+        return [*sent, {**head, "type": "job.result", "id": "end", "payload": done}]
+
+    async with ScriptedRuntime("arcp-client", agents={}) as runtime, Client(runtime) as client:
+        (session,) = runtime.sessions
+        runtime.next("job.subscribe", Withhold())
+        watching = asyncio.create_task(client.watch("job_a", history=True))
+        async with asyncio.timeout(SOON):
+            while not (asked := [f for f in runtime.heard if f["type"] == "job.subscribe"]):
+                await client.ping()
+        frames = events_of("job_a")
+        for seq, frame in enumerate(frames[2:], start=1):
+            runtime.send({**frame, "event_seq": seq})
+        confirmed = {
+            "request_id": asked[0]["id"],
+            "job_id": "job_a",
+            "current_status": "success",
+            "replayed": True,
+        }
+        runtime.send({"type": "job.subscribed", "session_id": session, "payload": confirmed})
+        for seq, frame in enumerate(frames, start=3):
+            runtime.send({**frame, "event_seq": seq})
+        async with asyncio.timeout(SOON):
+            view = await watching
+        found = await told(view)
+        assert [type(event) for event in found] == [events.Progress] * 3 + [events.Completed]
+        assert (await view.result()).value == 3
