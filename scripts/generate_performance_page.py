@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import bench_client  # noqa: E402
 import bench_latency  # noqa: E402
 import bench_lone  # noqa: E402
+import bench_questions  # noqa: E402
 import bench_runtime  # noqa: E402
 import bench_start  # noqa: E402
 from rounds import results  # noqa: E402
@@ -29,6 +30,7 @@ TABLES = {  # by the name of a table in the page: its part of the results, and w
     "client": ("client", bench_client.shown),
     "start": ("start", bench_start.shown),
     "latency": ("latency", bench_latency.shown),
+    "questions": ("questions", bench_questions.shown),
     "idle": ("idle", bench_lone.shown),
     "runtime": ("runtime", bench_runtime.shown),
     "reading": ("runtime", bench_runtime.shown_reading),
