@@ -243,13 +243,14 @@ def test_a_variable_that_is_no_text_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def secrets(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names = {"ARCP_TOKEN", "ARCP_TOKEN_FILE", "ARCP_WEB_TOKEN", "ARCP_MY_TOKENS_2", "arcp_token"}
+    names |= {"ARCP_WEBHOOK", "ARCP_WEBHOOK_SECRET"}
     for name in names:
         monkeypatch.setenv(name, TOKEN)
     monkeypatch.setenv("ARCP_URL", URL)
     return names
 
 
-def test_every_variable_with_a_token_is_withheld_and_no_other(secrets: set[str]) -> None:
+def test_every_variable_with_a_secret_is_withheld_and_no_other(secrets: set[str]) -> None:
     before = dict(os.environ)
     tokens.withhold()
     assert set(before) - set(os.environ) == secrets
