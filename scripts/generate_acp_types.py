@@ -1,10 +1,11 @@
-"""Two JSON schemas of the Agent Client Protocol in, ``arcp_client/acp/schema.py`` out.
+"""Generates ``schema.py`` and ``schema_v2.py`` of ``arcp_client.acp`` from JSON schemas.
 
     npm pack @agentclientprotocol/sdk@2.4.0 && tar xf agentclientprotocol-sdk-2.4.0.tgz
     python scripts/generate_acp_types.py package
 
-The npm package carries the newest schema that is published anywhere. It holds a stable and an
-unstable one; the unstable one has everything, and what the stable one lacks is marked as such.
+The npm package carries the newest schemas that are published anywhere: of each protocol version a
+stable and an unstable one. The unstable one has everything, and what the stable one lacks is marked
+as such. The file of version 2 has only what the client uses and version 1 does not have.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 OUT = Path(__file__).parent.parent / "arcp_client" / "acp" / "schema.py"
+NAME_V2 = "schema_v2.py"
 _CAMEL = re.compile(r"[^A-Za-z0-9]+")
 
 # The surface of proxies, envelopes of JSON-RPC, and extension points: nothing a client handles.
@@ -40,6 +43,39 @@ MERGED = {
 SENT_ONLY = {"McpServer"}
 # Where a missing tag means this variant.
 UNTAGGED = {"AuthMethod": "agent", "MultiSelectItems": "titled"}
+
+# The updates that only version 2 has, and the messages that it changed and the client decodes.
+UPDATES_V2 = (
+    "StateUpdate",
+    "UserMessage",
+    "AgentMessage",
+    "AgentThought",
+    "ToolCallContentChunk",
+    "TerminalUpdate",
+    "TerminalOutputChunk",
+)
+ROOTS_V2 = (
+    *UPDATES_V2,
+    "InitializeRequest",
+    "InitializeResponse",
+    "PromptResponse",
+    "RequestPermissionRequest",
+    "UnsupportedProtocolVersionErrorData",
+)
+MERGED_V2 = MERGED | {"StateUpdate"}
+# The same things in both versions: users match on the classes of version 1.
+SHARED = {
+    "ContentBlock",
+    "ElicitationCapabilities",
+    "EnvVariable",
+    "Error",
+    "Implementation",
+    "ProvidersCapabilities",
+    "TerminalExitStatus",
+    "ToolCallContent",
+    "ToolCallUpdate",
+    "Usage",
+}
 
 
 def camel(text: str) -> str:
@@ -67,8 +103,16 @@ def plain(node: dict[str, Any]) -> dict[str, Any]:
 
 
 class Generator:
-    def __init__(self, stable: dict[str, Any], everything: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        stable: dict[str, Any],
+        everything: dict[str, Any],
+        merged: set[str] = MERGED,
+        shared: tuple[str, ...] = (),
+    ) -> None:
         self.stable = stable
+        self.merged = merged
+        self.shared = shared  # the names that are imported from the file of version 1
         self.defs = {k: v for k, v in everything.items() if not SKIPPED.match(k)}
         self.classes: dict[str, tuple[str, str]] = {}  # name -> (base, text)
         self.aliases: list[str] = []
@@ -93,11 +137,13 @@ class Generator:
         return node.get("oneOf") or node.get("anyOf") or []
 
     def is_union(self, name: str) -> bool:
-        return name not in MERGED and any(self.tag_of(v) for v in self.variants(self.defs[name]))
+        return name not in self.merged and any(
+            self.tag_of(v) for v in self.variants(self.defs[name])
+        )
 
     def is_struct(self, name: str) -> bool:
         node = self.defs[name]
-        return name in MERGED or (node.get("type") == "object" and not self.is_union(name))
+        return name in self.merged or (node.get("type") == "object" and not self.is_union(name))
 
     def members(self, node: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
         """All properties of an object, those of its parts and variants included."""
@@ -114,11 +160,23 @@ class Generator:
             props, needed = self.members(self.resolved(variant))
             for name, prop in props.items():
                 if name in found and plain(found[name]) != plain(prop):
-                    constants = "const" in prop and "const" in found[name]
-                    found[name] = {"type": "string"} if constants else {}
+                    found[name] = self.common(found[name], prop)
                 found.setdefault(name, prop)
             every = needed if every is None else every & needed
         return found, required | (every or set())
+
+    def common(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        """The type of a member that variants describe differently."""
+        if "const" in one and "const" in other:
+            return {"type": "string"}
+        if self.merged is not MERGED_V2:
+            return {}
+        kinds = {kind for node in (one, other) for kind in self.kinds(node)}
+        return {"type": sorted(kinds, key=lambda kind: kind == "null")}
+
+    def kinds(self, node: dict[str, Any]) -> list[str]:
+        kinds = node.get("type", "string")
+        return [kinds] if isinstance(kinds, str) else list(kinds)
 
     def resolved(self, node: dict[str, Any]) -> dict[str, Any]:
         target = node.get("$ref")
@@ -336,6 +394,34 @@ class Generator:
         else:
             self.aliases.append(f"{name}: TypeAlias = {self.annotation(node)}")
 
+    # ------------------------------------------------------------------ version 2
+
+    def narrow(self, roots: Sequence[str], older: Generator) -> None:
+        """Keep what the roots need; import from the older version what is the same there."""
+        own = {name: text for name, (_, text) in self.classes.items()}
+        own |= {alias.partition(":")[0]: alias for alias in self.aliases}
+        known = {name: text for name, (_, text) in older.classes.items()}
+        known |= {alias.partition(":")[0]: alias for alias in older.aliases}
+        same = {name for name in own if bare(own[name]) == bare(known.get(name, ""))} | SHARED
+        while True:
+            changed = {n for n in same - SHARED if (words(own[n]) & own.keys()) - same}
+            if not changed:
+                break
+            same -= changed
+        kept: set[str] = set()
+        shared: set[str] = set()
+        waiting = list(roots)
+        while waiting:
+            name = waiting.pop()
+            if name in same:
+                shared.add(name)
+            elif name not in kept:
+                kept.add(name)
+                waiting += sorted(words(own[name]) & own.keys())
+        self.shared = tuple(sorted(shared))
+        self.classes = {name: made for name, made in self.classes.items() if name in kept}
+        self.aliases = [alias for alias in self.aliases if alias.partition(":")[0] in kept]
+
     # ------------------------------------------------------------------ the file
 
     def methods(self) -> str:
@@ -353,7 +439,7 @@ class Generator:
             f"UNSTABLE_METHODS = {rendered(unstable - stable)}\n"
         )
 
-    def text(self, source: str) -> str:
+    def text(self, source: str, updates: Sequence[str] = ()) -> str:
         head = textwrap.dedent(f'''\
             """The types of the Agent Client Protocol, to decode and encode its JSON. GENERATED.
 
@@ -364,7 +450,7 @@ class Generator:
             open too, and keep what they do not know as an `Unknown`.
             """
 
-            # ruff: noqa: E501, RUF012
+            # ruff: noqa: {"RUF012" if self.shared else "E501, RUF012"}
             from __future__ import annotations
 
             from typing import Any, ClassVar, TypeAlias
@@ -372,9 +458,11 @@ class Generator:
             from msgspec import field
 
             from arcp_client.acp._base import Base, Unknown, UnknownUpdate, Update
-
             ''')
-        done: set[str] = {"Base", "Unknown", "UnknownUpdate", "Update"}
+        if self.shared:
+            names = "".join(f"    {name},\n" for name in self.shared)
+            head += f"from arcp_client.acp.schema import (\n{names})\n"
+        done: set[str] = {"Base", "Unknown", "UnknownUpdate", "Update", *self.shared}
         body: list[str] = []
         waiting = dict(self.classes)
         while waiting:
@@ -383,20 +471,53 @@ class Generator:
                     body.append(text)
                     done.add(name)
                     del waiting[name]
-        update_union = next(a for a in self.aliases if a.startswith("SessionUpdate:"))
-        names = update_union.partition("= ")[2].split(" | ")
-        updates = (
+        tables = ["UPDATES"]
+        ends = []
+        if not updates:
+            update_union = next(a for a in self.aliases if a.startswith("SessionUpdate:"))
+            names_of = update_union.partition("= ")[2].split(" | ")
+            updates = [name for name in names_of if not name.startswith("Unknown")]
+            tables += ["STABLE_METHODS", "UNSTABLE_METHODS", "UNTAGGED"]
+            ends = [f"UNTAGGED = {self.defaults!r}\n", self.methods()]
+        ends.insert(
+            0,
             "UPDATES: tuple[type[Update], ...] = (\n"
-            + "".join(f"    {n},\n" for n in names if not n.startswith("Unknown"))
-            + ")\n"
+            + "".join(f"    {name},\n" for name in updates)
+            + ")\n",
         )
-        defaults = f"UNTAGGED = {self.defaults!r}\n"
-        tables = ["STABLE_METHODS", "UNSTABLE_METHODS", "UNTAGGED", "UPDATES"]
         exported = sorted([*self.classes, *(a.partition(":")[0] for a in self.aliases), *tables])
         everything = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in exported) + "]\n"
         aliases = "\n".join(self.aliases) + "\n"
         # Aliases name classes; as annotations are strings they may stand behind them.
-        return "\n".join([head, everything, *body, aliases, updates, defaults, self.methods()])
+        return "\n".join([head, everything, *body, aliases, *ends])
+
+
+def words(text: str) -> set[str]:
+    """The names in code, without those in strings and comments."""
+    return set(re.findall(r"[A-Z]\w+", bare(text)))
+
+
+def bare(text: str) -> str:
+    """Code without docstrings, comments and what says that it is unstable."""
+    text = re.sub(r'"""[\s\S]*?"""|  # .*|    unstable: .*\n|"[^"]*"', "", text)
+    return re.sub(r"\n\s*\n", "\n", text)
+
+
+def load(package: Path, version: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """The definitions of the stable and of the unstable schema, and a digest of the latter."""
+    stable_path = package / "schema" / version / "schema.json"
+    every_path = package / "schema" / version / "schema.unstable.json"
+    digest = hashlib.sha256(every_path.read_bytes()).hexdigest()[:16]
+    stable, every = json.loads(stable_path.read_text()), json.loads(every_path.read_text())
+    return stable["$defs"], every["$defs"], digest
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+    ruff = [sys.executable, "-m", "ruff"]
+    chosen = "--select=I,RUF022" if path == OUT else "--select=I,RUF022,F401"
+    subprocess.run([*ruff, "check", "--quiet", "--fix", chosen, str(path)], check=False)
+    subprocess.run([*ruff, "format", "--quiet", str(path)], check=False)
 
 
 def main() -> None:
@@ -404,21 +525,24 @@ def main() -> None:
     parser.add_argument("package", type=Path, help="an unpacked @agentclientprotocol/sdk")
     package = parser.parse_args().package
     version = json.loads((package / "package.json").read_text())
-    stable_path = package / "schema" / "v1" / "schema.json"
-    every_path = package / "schema" / "v1" / "schema.unstable.json"
-    digest = hashlib.sha256(every_path.read_bytes()).hexdigest()[:16]
+    of = f"npm {version['name']} {version['version']}"
+    stable, every, digest = load(package, "v1")
+    generator = Generator(stable, every)
+    generator.run()
     source = (
         f"Made by scripts/generate_acp_types.py from schema/v1/schema.json and schema.unstable.json"
-        f" of npm {version['name']} {version['version']} (protocol version 1; sha256 {digest}…)."
+        f" of {of} (protocol version 1; sha256 {digest}…)."
     )
-    generator = Generator(
-        json.loads(stable_path.read_text())["$defs"], json.loads(every_path.read_text())["$defs"]
+    write(OUT, generator.text(source))
+    stable, every, digest = load(package, "v2")
+    newer = Generator(stable, every, MERGED_V2)
+    newer.run()
+    newer.narrow(ROOTS_V2, generator)
+    source = (
+        f"Made by scripts/generate_acp_types.py from schema/v2 of {of} (the draft of protocol"
+        f" version 2; sha256 {digest}…). It has what the client uses and `schema` does not have."
     )
-    generator.run()
-    OUT.write_text(generator.text(source))
-    ruff = [sys.executable, "-m", "ruff"]
-    subprocess.run([*ruff, "check", "--quiet", "--fix", "--select=I,RUF022", str(OUT)], check=False)
-    subprocess.run([*ruff, "format", "--quiet", str(OUT)], check=False)
+    write(OUT.with_name(NAME_V2), newer.text(source, UPDATES_V2))
 
 
 if __name__ == "__main__":

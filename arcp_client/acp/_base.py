@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import msgspec
 
 from arcp_client import _digits as digits
 from arcp_client.acp._repair import mend
 
-__all__ = ["NOWHERE", "Base", "Gap", "Origin", "Unknown", "UnknownUpdate", "Update", "exact_raw"]
+__all__ = [
+    "NOWHERE",
+    "Again",
+    "Base",
+    "Gap",
+    "Origin",
+    "Unknown",
+    "UnknownUpdate",
+    "Update",
+    "exact_raw",
+]
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -43,6 +53,13 @@ class Origin(NamedTuple):
     session_id: str
     turn: int | None
     replay: bool
+
+
+class Again(Protocol):
+    """Reads an update from its line once more, in the same way."""
+
+    def __call__(self, line: bytes, origin: Origin) -> Update:
+        """Read it."""
 
 
 _decode = msgspec.json.Decoder().decode

@@ -25,6 +25,7 @@ from arcp_client.acp._connection.hooks import ClientHooks, Hook
 from arcp_client.acp._connection.lane import HERE
 from arcp_client.acp._decode import Misshapen, as_value
 from arcp_client.acp._handlers import Handlers, Listening
+from arcp_client.acp._handshake import VERSIONS, negotiate, usable_versions
 from arcp_client.acp._session.content import usable_directories, usable_servers
 from arcp_client.acp._session.inbox import SessionInbox
 from arcp_client.acp._session.listing import pages
@@ -50,8 +51,6 @@ __all__ = ["AcpClient"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _log = logging.getLogger("arcp_client.acp")
-
-_VERSION = 1
 
 
 class AcpClient(Listening):
@@ -87,6 +86,8 @@ class AcpClient(Listening):
         limits: limits in bytes, numbers and seconds.
         capabilities: additional capabilities to declare, for example unstable ones.
         info: name and version of this client.
+        versions: the versions of the protocol to speak; the first one is preferred. An agent that
+            does not speak it gets the next one. Version 2 is a draft.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class AcpClient(Listening):
         limits: AcpLimits | None = None,
         capabilities: schema.ClientCapabilities | None = None,
         info: schema.Implementation | None = None,
+        versions: Sequence[int] = VERSIONS,
     ) -> None:
         if not isinstance(argv, Connector):
             check.arguments("argv", argv)
@@ -115,6 +117,7 @@ class AcpClient(Listening):
             "capabilities", capabilities, schema.ClientCapabilities, "ClientCapabilities", none=True
         )
         check.an_instance("info", info, schema.Implementation, "an Implementation", none=True)
+        self._versions = usable_versions(versions)
         self._limits = limits or AcpLimits()
         self._cwd = os.path.abspath(cwd or ".")  # noqa: PTH100  # resolve() would read symlinks
         if isinstance(argv, Connector):
@@ -175,7 +178,7 @@ class AcpClient(Listening):
             HandshakeTimeout: the agent did not answer ``initialize`` in time.
             LinkLost: the agent exited before it answered.
             AgentRefused: the agent answered with an error.
-            RemoteProtocolError: the agent does not support version 1 of the protocol.
+            RemoteProtocolError: the agent speaks none of the versions of the protocol.
         """
         if self._connection is not None:
             raise LocalProtocolError("this client was already connected; create a new one")
@@ -199,28 +202,19 @@ class AcpClient(Listening):
 
     async def _initialize(self, connection: AgentConnection, transport: Transport) -> None:
         request = schema.InitializeRequest(
-            protocol_version=_VERSION,
+            protocol_version=1,
             client_capabilities=capabilities(self._routes, self._extra),
             client_info=self._info,
         )
         try:
-            connection.agent = await connection.call(
-                "initialize",
-                request,
-                schema.InitializeResponse,
-                timeout=self._limits.start,
-                abandon=False,
-            )
+            await negotiate(connection, request, self._info, self._versions)
         except RequestTimeout as error:
             raise HandshakeTimeout(
                 f"{self._command!r} did not answer initialize within {self._limits.start:g} s",
                 stderr=stderr_of(transport),
             ) from error
-        version = connection.agent.protocol_version
-        if version != _VERSION:
-            raise RemoteProtocolError(
-                f"{self._name} speaks protocol version {version}, not {_VERSION}"
-            )
+        if connection.version2 is not None:
+            self._services.speak_version2(self._routes)
 
     async def close(self, *, drain: float | None = None, timeout: float | None = None) -> None:
         """End the agent and every process in its process group.
@@ -276,8 +270,13 @@ class AcpClient(Listening):
         return self._at().agent.agent_info
 
     @property
+    def protocol_version(self) -> int:
+        """The version of the protocol that was negotiated: 1 or 2."""
+        return 1 if self._at().version2 is None else 2
+
+    @property
     def capabilities(self) -> schema.AgentCapabilities:
-        """The capabilities of the agent."""
+        """The capabilities of the agent, in the terms of version 1."""
         return self._at().agent.agent_capabilities or schema.AgentCapabilities()
 
     @property

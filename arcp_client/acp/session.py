@@ -13,7 +13,7 @@ from arcp_client.acp import schema
 from arcp_client.acp._base import Update
 from arcp_client.acp._connection.calls import Outcome
 from arcp_client.acp._connection.connection import AgentConnection, running
-from arcp_client.acp._decode import Misshapen, decode
+from arcp_client.acp._decode import Misshapen
 from arcp_client.acp._handlers import Listening, check_kinds
 from arcp_client.acp._session.content import Prompt, prompt_blocks, servers
 from arcp_client.acp._session.inbox import SessionInbox
@@ -147,6 +147,7 @@ class AcpSession(Listening):
                 timeout=None,
                 lane=self._inbox.lane,
                 arrived=partial(self._turns.answered, turn),
+                defer=self._turns.deferral(turn),
                 abandon=False,
             )
         except asyncio.CancelledError:
@@ -340,7 +341,7 @@ async def make_session(
         # In the reader: later messages of the same write must find the session.
         if isinstance(outcome, bytes) and not gone:
             try:
-                response = decode(result, outcome)
+                response = connection.decode(result, outcome)
             except Misshapen:
                 return  # the caller raises the error
             inbox = connection.sessions.get(response.session_id)

@@ -12,11 +12,15 @@
 
 Every update is an immutable value. In addition to its fields it has ``origin`` (its session, its
 turn, whether it is replayed history), ``turn``, ``replay``, and ``raw``, the update as received.
-The classes at the end of the list are unstable: only the unstable schema defines them, and agents
-send them only on request.
+Some classes are unstable: only the unstable schema defines them, and agents send them only on
+request. `StateUpdate`, `UserMessage`, `AgentMessage`, `AgentThought`, `ToolCallContentChunk`,
+`TerminalUpdate` and `TerminalOutputChunk` are of the draft of version 2 of the protocol.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from arcp_client.acp._base import Gap, Origin, Update
 from arcp_client.acp.schema import (
@@ -48,8 +52,21 @@ from arcp_client.acp.schema import (
     UserMessageChunk,
 )
 
+if TYPE_CHECKING:
+    from arcp_client.acp.schema_v2 import (
+        AgentMessage,
+        AgentThought,
+        StateUpdate,
+        TerminalOutputChunk,
+        TerminalUpdate,
+        ToolCallContentChunk,
+        UserMessage,
+    )
+
 __all__ = [
+    "AgentMessage",
     "AgentMessageChunk",
+    "AgentThought",
     "AgentThoughtChunk",
     "Audio",
     "AvailableCommandsUpdate",
@@ -69,14 +86,19 @@ __all__ = [
     "SessionInfoUpdate",
     "SessionMessage",
     "SessionMessageChunk",
+    "StateUpdate",
     "SubagentUpdate",
+    "TerminalOutputChunk",
+    "TerminalUpdate",
     "Text",
     "ToolCall",
+    "ToolCallContentChunk",
     "ToolCallUpdate",
     "Unknown",
     "UnknownContent",
     "Update",
     "UsageUpdate",
+    "UserMessage",
     "UserMessageChunk",
 ]
 
@@ -87,3 +109,23 @@ Audio = AudioContent
 Link = ResourceLink
 Resource = EmbeddedResource
 UnknownContent = UnknownContentBlock
+
+_VERSION2 = frozenset(
+    {
+        "AgentMessage",
+        "AgentThought",
+        "StateUpdate",
+        "TerminalOutputChunk",
+        "TerminalUpdate",
+        "ToolCallContentChunk",
+        "UserMessage",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _VERSION2:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module("arcp_client.acp.schema_v2"), name)
+    globals()[name] = value
+    return value

@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
@@ -43,6 +43,9 @@ from arcp_client.errors import (
 )
 from arcp_client.transports import Transport
 
+if TYPE_CHECKING:
+    from arcp_client.acp._version2 import AgentVersion2
+
 __all__ = ["AgentConnection", "running"]
 
 T = TypeVar("T", bound=Base)
@@ -68,6 +71,9 @@ class AgentConnection:
         hooks: the client's hooks.
         name: the agent's program, for messages.
         cwd: the base of relative directories.
+
+    Attributes:
+        version2: translates, if the agent speaks version 2 of the protocol; otherwise None.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class AgentConnection:
         self.sessions: dict[str, AttachedSession] = {}
         self.inboxes: dict[str, Callable[[bytes], bool]] = {}
         self.agent = schema.InitializeResponse(protocol_version=1)
+        self.version2: AgentVersion2 | None = None
         self.closed: asyncio.Future[LinkLost | None] = asyncio.get_running_loop().create_future()
         self.gone = asyncio.Event()  # the agent has exited; handlers may still be running
         self._end_of_agent: LinkLost | None = None
@@ -121,13 +128,25 @@ class AgentConnection:
         Raises:
             RemoteProtocolError: the result has another shape.
         """
+        if self.version2 is not None:
+            method, params = self.version2.request(method, params)
         raw = await self.raw(method, params, **options)
         try:
-            return decode(result, raw)
+            return self.decode(result, raw)
         except Misshapen as error:
             raise RemoteProtocolError(
                 f"the result of {method} is invalid: {error}", size=len(raw)
             ) from error
+
+    def decode(self, type_: type[T], data: bytes) -> T:
+        """Decode the result of a call, in the version of the agent.
+
+        Raises:
+            Misshapen: a required part is missing or invalid.
+        """
+        if self.version2 is not None:
+            return self.version2.result(type_, data)
+        return decode(type_, data)
 
     async def raw(
         self,
@@ -137,6 +156,7 @@ class AgentConnection:
         timeout: Any = _DEFAULT,
         lane: UpdateLane | None = None,
         arrived: Callable[[Outcome], None] | None = None,
+        defer: Callable[[Outcome, Settle], None] | None = None,
         abandon: bool = True,
     ) -> bytes:
         """Send a request; its answer returns in the order of ``lane``, if given.
@@ -148,6 +168,8 @@ class AgentConnection:
             lane: the lane that orders the answer. If the lane waits, directly or indirectly, for
                 the handler that makes the call, the answer returns at once.
             arrived: called by the reader with the answer, before it reads the next message.
+            defer: called by the reader with the answer and with a function that completes the call,
+                now or later. By default the answer completes the call.
             abandon: if the wait is cancelled, notify the agent and ignore a later answer.
         """
         self.check_loop()
@@ -157,13 +179,19 @@ class AgentConnection:
         own = None if inside is None else inside.lane
         bypass = own.enter(lane) if own is not None else False
 
-        def arrive(outcome: Outcome, settle: Settle) -> None:
+        def complete(outcome: Outcome, settle: Settle) -> None:
             if arrived is not None:
                 arrived(outcome)
             if lane is None or bypass or isinstance(outcome, LinkLost):
                 settle(outcome)
             else:
                 lane.do(partial(settle, outcome))
+
+        def arrive(outcome: Outcome, settle: Settle) -> None:
+            if defer is None:
+                complete(outcome, settle)
+            else:
+                defer(outcome, lambda end: complete(end, settle))
 
         try:
             return await self.peer.call(
@@ -218,9 +246,9 @@ class AgentConnection:
     def add(self, session: AttachedSession) -> None:
         """Attach a session; its early updates go to its lane."""
         self.sessions[session.id] = session
-        self.inboxes[session.id] = session.lane.line
+        self.inboxes[session.id] = session.receive
         for line in self._early.claim(session.id):
-            session.lane.line(line)
+            session.receive(line)
 
     def remove(self, session: AttachedSession) -> None:
         """Detach a session."""
@@ -282,6 +310,7 @@ class AgentConnection:
         self.gone.set()
         sessions = list(self.sessions.values())
         for session in sessions:
+            session.lost(error)
             session.lane.do(partial(session.end, self.reason()))
             session.lane.complete()
         if sessions:

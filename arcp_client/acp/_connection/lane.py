@@ -271,8 +271,15 @@ class AttachedSession(Protocol):
         """The session's lane."""
 
     @property
+    def receive(self) -> Callable[[bytes], bool]:
+        """Queues the line of an update; returns False if there is no room."""
+
+    @property
     def cancelling(self) -> bool:
         """Whether a turn is being cancelled."""
+
+    def lost(self, error: Exception) -> None:
+        """Fail what waits for updates, because the agent has exited. Called by the reader."""
 
     def end(self, error: Exception | None) -> None:
         """End the iterators, because no more updates follow. Called in order."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, Generic, TypeVar
 
@@ -17,10 +18,10 @@ from arcp_client.acp._base import Update
 from arcp_client.acp._connection.calls import Outcome
 from arcp_client.acp._connection.connection import AgentConnection
 from arcp_client.acp._connection.lane import HERE, Inside, UpdateLane
-from arcp_client.acp._decode import Misshapen, decode, update_of
+from arcp_client.acp._decode import Misshapen, update_of
 from arcp_client.acp._handlers import Handlers, UpdateRegistration
 from arcp_client.acp._session.state import AcpState
-from arcp_client.acp._session.streams import UpdateStreams
+from arcp_client.acp._session.streams import At, UpdateStreams
 from arcp_client.acp._session.turns import Turns
 
 S = TypeVar("S")
@@ -45,14 +46,21 @@ class SessionInbox(Generic[S]):
         streams: its iterators.
         turns: its turns.
         state: its state after the updates so far.
+        receive: queues the line of an update.
     """
 
     session: S
+    receive: Callable[[bytes], bool]
 
     def __init__(self, connection: AgentConnection, session_id: str) -> None:
         self.id = session_id
         self.state = AcpState(connection.limits.state)
-        self.lane = UpdateLane(connection.backlog, self._deliver)
+        version2 = connection.version2
+        self._reader = None if version2 is None else version2.updates()
+        self.lane = UpdateLane(
+            connection.backlog, self._deliver if version2 is None else self._deliver_all
+        )
+        self.receive = self.lane.line if version2 is None else self._receive
         self.handlers = Handlers(connection.handlers, self.used)
         limits = connection.limits
         self.streams = UpdateStreams(
@@ -75,9 +83,27 @@ class SessionInbox(Generic[S]):
 
     # ------------------------------------------------------------------ updates
 
-    async def _deliver(self, line: bytes) -> None:
-        at = (line, self.turns.origin)
-        update = update_of(at)
+    def _receive(self, line: bytes) -> bool:
+        """Queue an update of version 2, in which updates end the turns."""
+        if not self.lane.line(line):
+            return False
+        if b'"state_update"' in line or b'"user_message"' in line:
+            self.turns.seen(line)
+        return True
+
+    async def _deliver_all(self, line: bytes) -> None:
+        """Deliver the updates of one line of version 2."""
+        assert self._reader is not None
+        for update in self._reader.read(line, self.turns.origin):
+            await self._deliver(line, update)
+
+    async def _deliver(self, line: bytes, read: Update | None = None) -> None:
+        at: At
+        if read is None:
+            at = new = (line, self.turns.origin)
+            update = update_of(new)
+        else:
+            update, at = read, read.__dict__["at"]
         kind = type(update)
         if kind not in _PLAIN:
             self.state.apply(update)
@@ -117,7 +143,7 @@ class SessionInbox(Generic[S]):
         """Apply the answer to a call that opens the session. Called in order with the updates."""
         if isinstance(outcome, bytes):
             with contextlib.suppress(Misshapen):  # the caller raises the error
-                self.state.opened(decode(result, outcome))
+                self.state.opened(self._connection.decode(result, outcome))
 
     def call(self, update: schema.ToolCallUpdate) -> schema.ToolCall:
         """Return a tool call, with this update and all earlier ones applied."""
@@ -148,6 +174,10 @@ class SessionInbox(Generic[S]):
             asyncio.get_running_loop().call_soon(self.lane.release)
 
     # ------------------------------------------------------------------ the end
+
+    def lost(self, error: Exception) -> None:
+        """Fail the prompts that wait for an update, because the agent has exited."""
+        self.turns.fail(error)
 
     def end(self, error: Exception | None) -> None:
         """End the iterators."""

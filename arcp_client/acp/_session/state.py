@@ -29,6 +29,8 @@ class AcpState:
         commands: the available slash commands.
         title: the session's title.
         usage: the latest token and cost figures.
+        activity: ``running``, ``requires_action``, ``idle`` or another state, as an agent of
+            version 2 of the protocol reports it; otherwise None.
     """
 
     def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
@@ -43,6 +45,7 @@ class AcpState:
         self.commands: tuple[schema.AvailableCommand, ...] = ()
         self.title: str | None = None
         self.usage: schema.UsageUpdate | None = None
+        self.activity: str | None = None
 
     @property
     def tool_calls(self) -> Mapping[str, schema.ToolCall]:
@@ -69,11 +72,36 @@ class AcpState:
                 self.title = title
             case schema.UsageUpdate():
                 self.usage = update
+            case Update():
+                self._apply_newer(update)
+
+    def _apply_newer(self, update: Any) -> None:
+        """Apply an update that only version 2 of the protocol has."""
+        match update.__struct_config__.tag:
+            case "state_update":
+                self.activity = update.state
+            case "tool_call_content_chunk":
+                known = self._calls.get(update.tool_call_id)
+                content = [] if known is None else known.content
+                size = self._sizes.get(update.tool_call_id, 0)
+                self.call(
+                    schema.ToolCallUpdate(
+                        tool_call_id=update.tool_call_id, content=[*content, update.content]
+                    ),
+                    size + len(update.__dict__["at"][0]),
+                )
             case _:
                 pass
 
-    def call(self, update: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCall:
-        """Apply an update to its tool call, which is created if unknown."""
+    def call(
+        self, update: schema.ToolCall | schema.ToolCallUpdate, size: int | None = None
+    ) -> schema.ToolCall:
+        """Apply an update to its tool call, which is created if unknown.
+
+        Args:
+            update: the update.
+            size: bytes of the tool call with it; by default those of the update.
+        """
         known = self._calls.get(update.tool_call_id)
         # An empty list clears the field in an update; in a start it only means that there is none
         # yet.
@@ -91,12 +119,13 @@ class AcpState:
             known = msgspec.structs.replace(known, **said)
         self._calls[update.tool_call_id] = known
         self._calls.move_to_end(update.tool_call_id)
-        self._count(update)
+        self._count(update, size)
         return known
 
-    def _count(self, update: schema.ToolCall | schema.ToolCallUpdate) -> None:
+    def _count(self, update: schema.ToolCall | schema.ToolCallUpdate, size: int | None) -> None:
         at = update.__dict__.get("at")
-        size = len(as_json(update) if at is None else at[0])
+        if size is None:
+            size = len(as_json(update) if at is None else at[0])
         before = self._sizes.get(update.tool_call_id, 0)
         self._sizes[update.tool_call_id] = max(before, size)
         self._bytes += max(size - before, 0)
@@ -112,3 +141,5 @@ class AcpState:
             self.mode = modes.current_mode_id
         if response.config_options is not None:
             self.options = tuple(response.config_options)
+        if commands := getattr(response, "available_commands", None):
+            self.commands = tuple(commands)

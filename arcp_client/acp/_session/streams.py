@@ -6,14 +6,21 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
-from arcp_client.acp._base import Gap, Origin, Update
+from arcp_client.acp._base import Again, Gap, Origin, Update
 from arcp_client.acp._decode import update_of
 
-__all__ = ["UpdateHistory", "UpdateStreams", "Updates"]
+__all__ = ["At", "UpdateHistory", "UpdateStreams", "Updates"]
 
 U = TypeVar("U", bound=Update)
+
+At: TypeAlias = "tuple[bytes, Origin] | tuple[bytes, Origin, Again]"
+"""The line of an update, its position, and in version 2 how it was read."""
+
+
+def _again(at: At) -> Update:
+    return update_of(at) if len(at) == 2 else at[2](at[0], at[1])
 
 
 class UpdateHistory:
@@ -22,11 +29,11 @@ class UpdateHistory:
     def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
         self._limit_bytes = limit_bytes
-        self._kept: deque[tuple[bytes, Origin]] = deque()
+        self._kept: deque[At] = deque()
         self._bytes = 0
         self.dropped = 0
 
-    def keep(self, at: tuple[bytes, Origin]) -> None:
+    def keep(self, at: At) -> None:
         """Append an update; drop the oldest ones beyond the limits."""
         kept = self._kept
         kept.append(at)
@@ -36,7 +43,7 @@ class UpdateHistory:
             self.dropped += 1
 
     def __iter__(self) -> Iterator[Update]:
-        return map(update_of, tuple(self._kept))
+        return map(_again, tuple(self._kept))
 
 
 class _Queue:
@@ -197,7 +204,7 @@ class UpdateStreams:
             self._queues.append(queue)
         return Updates(queue)
 
-    def offer(self, update: Update, at: tuple[bytes, Origin]) -> bool:
+    def offer(self, update: Update, at: At) -> bool:
         """Queue an update for each iterator. False if `wait_for_room` must be awaited first."""
         self._history.keep(at)
         if not self._queues:

@@ -8,15 +8,18 @@ turn if it lies between the prompt and the answer in the inbox; for such updates
 from __future__ import annotations
 
 import asyncio
+import copy
+from collections.abc import Callable
 from functools import partial
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Origin
-from arcp_client.acp._connection.calls import Outcome
+from arcp_client.acp._connection.calls import Outcome, Settle
 from arcp_client.acp._connection.connection import AgentConnection
 from arcp_client.acp._connection.lane import UpdateLane
 from arcp_client.acp._decode import Misshapen, decode
 from arcp_client.acp.turn import Turn
+from arcp_client.errors import ClientClosed
 
 __all__ = ["OpenTurn", "Turns"]
 
@@ -51,6 +54,8 @@ class Turns:
         self._connection = connection
         self._session_id = session_id
         self._lane = lane
+        version2 = connection.version2
+        self._work = None if version2 is None else version2.work()
         self._count = 0
         self._open: dict[int, OpenTurn] = {}
         self._current: list[int] = []
@@ -100,8 +105,23 @@ class Turns:
             self._lane.do(partial(self._exit, turn.number))
         turn.end()
 
+    def deferral(self, turn: OpenTurn) -> Callable[[Outcome, Settle], None] | None:
+        """Return what defers the outcome of a prompt to the end of the agent's work (version 2)."""
+        return None if self._work is None else self._work.prompt(lambda: turn.cancel_requested)
+
+    def seen(self, line: bytes) -> None:
+        """Note an update that may end turns (version 2)."""
+        if self._work is not None:
+            self._work.seen(line)
+
+    def fail(self, error: Exception) -> None:
+        """Fail the prompts whose end an update would report (version 2)."""
+        if self._work is not None:
+            self._work.fail(lambda: copy.copy(error))
+
     def close_all(self) -> None:
         """Close all turns, because the session ends."""
+        self.fail(ClientClosed(f"the session {self._session_id} was closed here"))
         for turn in list(self._open.values()):
             turn.end()
 

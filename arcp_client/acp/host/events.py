@@ -19,6 +19,7 @@ from arcp_client.runtime import JobContext
 __all__ = ["Bridge", "as_values"]
 
 _ENDED = ("completed", "failed")
+_STATED = ("state_update", "user_message")
 _LEVELS: dict[str, LogLevel] = {"info": "info", "warning": "warn", "error": "error"}
 
 
@@ -39,8 +40,11 @@ class Bridge:
                                      an exhausted budget cancels the turn
     current_mode_update              ``status``
     notice                           ``log``
+    state_update, user_message       nothing: the job and its messages say so
     every other update               ``x-vendor.acp.update``, unchanged
     ================================ ==========================================================
+
+    Updates of version 2 of the protocol for which version 1 has a kind are emitted as that kind.
 
     Args:
         job: the job.
@@ -64,10 +68,12 @@ class Bridge:
         if update.replay:
             self._count(update)
             return
+        if update.__struct_config__.tag in _STATED:
+            return
         if self._exact:
-            then = _spoken(update)
-            if then is None or update.raw != _plain(update):
-                await self._job.emit(OTHER, _present(update=update.raw, then=then))
+            then, raw = _spoken(update), _raw(update)
+            if then is None or raw != _plain(update):
+                await self._job.emit(OTHER, _present(update=raw, then=then))
         match update:
             case schema.AgentMessageChunk(content=schema.TextContent(text=text)):
                 if text:
@@ -88,7 +94,7 @@ class Bridge:
             case schema.Notice():
                 await self._job.log(update.title, _LEVELS.get(update.severity or "", "info"))
             case _ if not self._exact:
-                await self._job.emit(OTHER, {"update": update.raw})
+                await self._job.emit(OTHER, {"update": _raw(update)})
 
     async def end(self, turn: Turn) -> None:
         """Emit the usage and the stop reason of a turn."""
@@ -146,6 +152,11 @@ class Bridge:
         added = total - self._cost.get(currency, Decimal(0))
         self._cost[currency] = total
         return max(added, Decimal(0))
+
+
+def _raw(update: Update) -> Any:
+    """Return an update as received, or in the terms of version 1 if it is of version 2."""
+    return msgspec.to_builtins(update) if len(update.__dict__.get("at", ())) > 2 else update.raw
 
 
 def _spoken(update: Update) -> str | None:

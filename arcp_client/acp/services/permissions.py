@@ -40,12 +40,16 @@ class PermissionRequest:
         session_id: the id of that session.
         tool_call: the tool call, with all its updates applied.
         options: the possible answers.
+        title: the title of the question, if the agent sends one (version 2 of the protocol).
+        description: why the permission is needed, if the agent says so (version 2).
     """
 
     session: AcpSession | None
     session_id: str
     tool_call: schema.ToolCall
     options: tuple[schema.PermissionOption, ...]
+    title: str | None = None
+    description: str | None = None
 
     def option(self, *kinds: str) -> schema.PermissionOption | None:
         """Return the first option of the first of these kinds that the agent offers.

@@ -92,21 +92,45 @@ class Services:
             routes["elicitation/create"] = Route(self._ask)
         return routes
 
+    def speak_version2(self, routes: dict[str, Route]) -> None:
+        """Change the routes for an agent of version 2, which cannot use the client's files."""
+        for method in [name for name in routes if name.startswith(("fs/", "terminal/"))]:
+            del routes[method]
+        routes["session/request_permission"] = Route(self._permission2)
+
+    async def _permission2(self, params: Any, _: str | None) -> schema.RequestPermissionResponse:
+        assert self.connection.version2 is not None
+        asked = self.connection.version2.permission(params)
+        return await self._decide(asked.request, asked.title, asked.description)
+
     async def _permission(
         self, params: schema.RequestPermissionRequest, _: str | None
+    ) -> schema.RequestPermissionResponse:
+        return await self._decide(params)
+
+    async def _decide(
+        self,
+        params: schema.RequestPermissionRequest,
+        title: str | None = None,
+        description: str | None = None,
     ) -> schema.RequestPermissionResponse:
         inbox = cast(
             "SessionInbox[AcpSession] | None", self.connection.sessions.get(params.session_id)
         )
         call = (
             inbox.call(params.tool_call)
-            if inbox is not None
+            if inbox is not None and params.tool_call.tool_call_id
             else schema.ToolCall(
-                tool_call_id=params.tool_call.tool_call_id, title=params.tool_call.title or ""
+                tool_call_id=params.tool_call.tool_call_id,
+                title=params.tool_call.title or "",
+                kind=params.tool_call.kind,
+                raw_input=params.tool_call.raw_input,
             )
         )
         session = None if inbox is None else inbox.session
-        request = PermissionRequest(session, params.session_id, call, tuple(params.options))
+        request = PermissionRequest(
+            session, params.session_id, call, tuple(params.options), title, description
+        )
         task = asyncio.current_task()
         try:
             return await decide(self._policy, request)

@@ -28,6 +28,7 @@ MADE: dict[str, list[Any]] = {
     "limits": [5, {}],
     "capabilities": [5, {}],
     "info": [5, "name"],
+    "versions": [None, 5, "12", (), (3,), (1, 1), ("1",)],
 }
 
 

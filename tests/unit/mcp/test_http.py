@@ -14,6 +14,11 @@ import uvicorn
 
 mcp = pytest.importorskip("mcp")
 
+from mcp.client.streamable_http import (  # noqa: E402
+    create_mcp_http_client,
+    streamable_http_client,
+)
+
 from arcp_client import Client, events  # noqa: E402
 from arcp_client.mcp import http_app, server  # noqa: E402
 
@@ -81,6 +86,39 @@ async def test_a_call_that_is_cancelled_over_http_cancels_its_job(
         call.cancel()
         await asyncio.wait({call})
         assert [event.code async for event in job.events(events.Failed)] == ["CANCELLED"]
+
+
+async def call_with_key(url: str, key: str, tool: str, **given: Any) -> Any:
+    """Call a tool from a new session whose requests have the header ``Idempotency-Key``."""
+    async with (
+        create_mcp_http_client(headers={"Idempotency-Key": key}) as http,
+        mcp.Client(streamable_http_client(url, http_client=http)) as tools,
+    ):
+        return await tools.call_tool(tool, given)
+
+
+async def test_the_header_with_an_idempotency_key_is_the_key_of_the_submit(
+    bridge: Any, client: Client, unused_tcp_port: int
+) -> None:
+    async with served(http_app(bridge), unused_tcp_port) as url:
+        first = await call_with_key(url, "k1", "report", title="May")
+        again = await call_with_key(url, "k1", "report", title="May")
+        other = await call_with_key(url, "k2", "report", title="May")
+        submitted = await client.submit("report", {"title": "May"}, idempotency_key="k1")
+    ids = [answer.structured_content["job_id"] for answer in (first, again, other)]
+    assert ids[0] == ids[1] != ids[2]
+    assert submitted.id == ids[0]
+
+
+async def test_another_body_under_one_key_is_refused_by_name(
+    bridge: Any, unused_tcp_port: int
+) -> None:
+    async with served(http_app(bridge), unused_tcp_port) as url:
+        await call_with_key(url, "k1", "report", title="May")
+        for tool, given in (("report", {"title": "June"}), ("echo", {"input": {"title": "May"}})):
+            refused = await call_with_key(url, "k1", tool, **given)
+            assert refused.is_error
+            assert "DUPLICATE_KEY" in str(refused.structured_content)
 
 
 async def test_a_server_that_ends_leaves_the_jobs_running(

@@ -408,7 +408,7 @@ async def test_an_agent_that_ends_before_it_answers_says_why() -> None:
     assert "usage: no" in caught.value.stderr
 
 
-@pytest.mark.parametrize("version", [2, "1", 1, 1.0, None])
+@pytest.mark.parametrize("version", [3, "1", 1, 1.0, None])
 async def test_versions(version: Any) -> None:
     from tests.unit.acp.kit import FakeAgent
 
@@ -418,7 +418,7 @@ async def test_versions(version: Any) -> None:
     call = await agent.next("initialize")
     assert call["params"]["protocolVersion"] == 1
     await agent.result(call, {"protocolVersion": version})
-    if version in (2, None):
+    if version in (3, None):
         with pytest.raises(RemoteProtocolError):
             await connecting
     else:
