@@ -27,7 +27,14 @@ TRACED = (
 )
 """Where processes that tests start run lines of the package that hardly any other test runs."""
 
-UNTRACED = ("tests/backpressure/", "tests/e2e/web/", "tests/faults/", "tests/property/")
+UNTRACED = (
+    "tests/backpressure/",
+    "tests/e2e/browsers/",
+    "tests/e2e/web/",
+    "tests/faults/",
+    "tests/interop/",
+    "tests/property/",
+)
 """Where tests repeat, many times over, lines that other tests run: tracing doubles their time."""
 
 settings.register_profile("dev", deadline=None, max_examples=50)
