@@ -28,7 +28,7 @@ class Connecting(LinkState):
 
 @dataclass(frozen=True, slots=True)
 class Live(LinkState):
-    """The session is live. ``resumed`` is True if an earlier session was resumed."""
+    """The session is live. ``resumed``: it continues over a new link, and is no new session."""
 
     resumed: bool = False
 
@@ -38,7 +38,8 @@ class Reconnecting(LinkState):
     """The link was lost; the next attempt starts after ``delay`` seconds.
 
     Attributes:
-        attempt: number of the next attempt, from 1 since the link was last stable.
+        attempt: number of the next attempt. It counts from 1 again after a link that brought
+            events or lasted.
         delay: seconds before the next attempt.
         cause: the failure of the link, or of the last attempt.
     """

@@ -82,8 +82,9 @@ def sentence(result: dict[str, Any]) -> str:
         f" {1 / times['reference']:.2f} times that of the reference client's\niterator,"
         f" {1 / times['json']:.2f} times that of a bare loop over aiohttp with `json.loads`, and"
         f" {1 / times['typed']:.2f} times that of a\nhandwritten loop that decodes with msgspec and"
-        " awaits a handler. These loops have no order, resume or\nacknowledgement. The numbers are"
-        f" medians of {result['rounds']} interleaved rounds of {result['events']:,} mixed events"
+        " awaits a handler. The two handwritten loops do not resume,\nacknowledge or queue"
+        " events for several handlers. The numbers are"
+        f"\nmedians of {result['rounds']} interleaved rounds of {result['events']:,} mixed events"
         " from one socket."
     )
 

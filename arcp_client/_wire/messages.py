@@ -1,4 +1,4 @@
-"""The requests of a client (§6, §7), validated by clients that build and runtimes that read them.
+"""The requests of a client (§6, §7), validated when a client builds and when a runtime reads them.
 
 Each message type has a frozen struct, which is validated however it is constructed. Unknown fields
 are kept, and null counts as absent. `wire()` returns the payload in a form that every known runtime

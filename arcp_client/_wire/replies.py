@@ -74,8 +74,8 @@ class Accepted(msgspec.Struct, frozen=True):
     """``job.accepted`` (§7.1).
 
     Attributes:
-        job_trace: the trace id in the payload: in a repeated acceptance, that of the first one
-            (§7.2).
+        job_trace: the trace id in the payload; a repeated acceptance carries that
+            of the first acceptance (§7.2).
     """
 
     job_id: str

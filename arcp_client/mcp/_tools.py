@@ -116,8 +116,8 @@ class AgentTool:
         name: the name of the tool.
         agent: the agent, name or name@version.
         tool: what ``tools/list`` shows.
-        wrapped: whether the input of the agent is the argument ``input``; otherwise the arguments
-            are the input.
+        wrapped: whether the tool has one argument, ``input``; otherwise its arguments are the input
+            of the agent.
     """
 
     name: str

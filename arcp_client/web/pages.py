@@ -39,9 +39,10 @@ def sse(job: JobHandle) -> web.StreamResponse:
 
     The handler must check that the user may see the job.
 
-    An application without `add_routes` should call ``app.on_shutdown.append(end_streams)``.
-    Otherwise aiohttp would wait for open streams at shutdown, so each stream ends after five
-    seconds; the browser reconnects and continues where it was.
+    An application that does not call `arcp_client.web.add_routes` should call
+    ``app.on_shutdown.append(end_streams)``. Otherwise aiohttp would wait for open streams at
+    shutdown, so each stream ends after five seconds; the browser reconnects and continues where it
+    was.
 
     Args:
         job: the job, of any client.

@@ -1,5 +1,6 @@
 """A front end: run this file, and open http://127.0.0.1:8000/ in a browser."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ runtime = Runtime()
 async def travel(input: str, job: JobContext) -> str:
     for n, step in enumerate(("flights", "hotels", "trains"), 1):
         async with job.tool("search", {"for": f"{step} to {input}"}):
+            await asyncio.sleep(1)
             await job.progress(n, total=3)
     return f"Take the night train to {input}."
 
@@ -43,7 +45,7 @@ async def submit(request: web.Request) -> web.Response:
 
 async def follow(request: web.Request) -> web.Response:
     try:
-        last = request.query.get("after") or request.headers.get("Last-Event-ID")
+        last = request.headers.get("Last-Event-ID") or request.query.get("after")
         frames = await client.sse(request.match_info["id"], last_event_id=last)
     except errors.RequestError as error:
         raise web.HTTPNotFound(text=str(error.message)) from error

@@ -47,7 +47,10 @@ class UpdateHistory:
 
 
 class _Queue:
-    """The updates that one iterator has not yielded. The session refers only to this."""
+    """The updates that one iterator has not yielded.
+
+    The session refers to this and not to the iterator, so an abandoned iterator is collected.
+    """
 
     def __init__(
         self,

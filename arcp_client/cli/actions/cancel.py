@@ -19,7 +19,7 @@ __all__ = ["cancel", "request_cancel"]
 
 
 def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
-    """Cancel a job that a run of this user (`SavedRun`) or its MCP bridge submitted."""
+    """Cancel a job that this user submitted by ``arcp-client run`` or ``arcp-client mcp``."""
 
     async def body(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:

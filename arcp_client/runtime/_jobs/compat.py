@@ -20,7 +20,7 @@ class Compat:
     """How to encode the fields that clients read differently.
 
     Attributes:
-        texts: encode the counters of an acceptance as strings; the specification shows numbers
+        texts: encode the budget of an acceptance as strings; the specification shows numbers
             (§7.1).
         plain: always send ``error`` as the status of ``job.error``. The specification has
             ``cancelled`` and ``timed_out`` too (§7.3, §7.4); the error code still distinguishes

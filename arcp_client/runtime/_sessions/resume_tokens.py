@@ -11,11 +11,12 @@ __all__ = ["ResumeTokens", "token_hash"]
 
 
 class ResumeTokens:
-    """The hashes of the tokens that resume one session: one, or two until a welcome is confirmed.
+    """The hashes of the tokens that resume one session.
 
-    The token rotates at every welcome (§6.3). The presented token stays valid beside the new one
-    until the client sends its next frame, which proves that it read the welcome. So a connection
-    that breaks in between does not lose the session.
+    There is one, or two while a welcome is not confirmed. The token rotates at every welcome
+    (§6.3). The presented token stays valid beside the new one until the client sends its next
+    frame, which proves that it read the welcome. So a connection that breaks in between does not
+    lose the session.
     """
 
     def __init__(self, hashes: list[bytes] | None = None) -> None:
