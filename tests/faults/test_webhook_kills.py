@@ -23,6 +23,7 @@ JOBS, KILLS = (1000, 20) if SLOW else (60, 3)
 @pytest.mark.timeout(600)
 async def test_no_end_of_a_job_is_lost_when_the_runtime_is_killed(tmp_path: Path) -> None:
     port, rng = free_port(), random.Random(17)
+    children: list[asyncio.subprocess.Process] = []
 
     async def begin(hook: str) -> asyncio.subprocess.Process:
         child = await asyncio.create_subprocess_exec(
@@ -32,11 +33,20 @@ async def test_no_end_of_a_job_is_lost_when_the_runtime_is_killed(tmp_path: Path
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert child.stderr is not None
+        children.append(child)
         while b"serving" not in (line := await child.stderr.readline()):
             assert line, "it has ended"
         return child
 
-    async with Receiver() as receiver:
+    async def end() -> None:
+        for child in children:
+            if child.returncode is None:
+                child.kill()
+            await child.wait()
+
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(end)
+        receiver = await stack.enter_async_context(Receiver())
         child = await begin(receiver.url)
         client = Client(
             f"ws://127.0.0.1:{port}/arcp",
@@ -64,8 +74,6 @@ async def test_no_end_of_a_job_is_lost_when_the_runtime_is_killed(tmp_path: Path
                 while not ended <= {call["data"]["job_id"] for call in receiver.calls}:
                     receiver.came.clear()
                     await receiver.came.wait()
-        child.kill()
-        await child.communicate()
 
     ids: defaultdict[str, set[str]] = defaultdict(set)
     for id, call in zip(receiver.ids, receiver.calls, strict=True):
