@@ -14,6 +14,7 @@ from tests.replicas.chaos import Chaos, Size
 
 SLOW = "ARCP_SLOW" in os.environ
 SEEDS = [int(os.environ["CHAOS_SEED"])] if "CHAOS_SEED" in os.environ else list(range(1, 6))
+AGAIN = "ARCP_SLOW=1 python -m pytest -s tests/replicas/test_chaos.py"
 patient = pytest.mark.skipif(not SLOW, reason="set ARCP_SLOW=1")
 
 
@@ -22,7 +23,7 @@ async def run(chaos: Chaos, again: str) -> str:
         await chaos.run()
         return await chaos.check()
     except BaseException:
-        print(f"again: ARCP_SLOW=1 {again}")
+        print(f"again: {again}")
         raise
     finally:
         await chaos.end()
@@ -34,9 +35,8 @@ async def run(chaos: Chaos, again: str) -> str:
 async def test_every_observer_sees_each_event_once_whatever_is_killed(
     seed: int, tmp_path: Path
 ) -> None:
-    again = f"CHAOS_SEED={seed} python -m pytest -s {Path(__file__).name} -k whatever_is_killed"
     chaos = Chaos(seed, tmp_path, Size())
-    numbers = await run(chaos, again)
+    numbers = await run(chaos, f"CHAOS_SEED={seed} {AGAIN} -k whatever_is_killed")
     print(f"seed {seed}: {numbers}")
 
 
@@ -44,6 +44,6 @@ async def test_every_observer_sees_each_event_once_whatever_is_killed(
 @pytest.mark.timeout(300)
 async def test_a_rolling_restart_of_all_replicas_loses_no_job(tmp_path: Path) -> None:
     chaos = Chaos(1, tmp_path, Size(jobs=24, watched=4, pause=0.02), ("restart all replicas",))
-    numbers = await run(chaos, f"python -m pytest -s {Path(__file__).name} -k rolling")
+    numbers = await run(chaos, f"{AGAIN} -k rolling")
     print(numbers)
     assert " 0 ended retryable" in numbers
