@@ -34,6 +34,7 @@ class Member:
     def __init__(self, cluster: Cluster, schema: str) -> None:
         self.log = PostgresEventLog(cluster.dsn, schema=schema, lease=30.0)
         self.directory = self.log.directory()
+        self.webhooks: dict[str, list[str]] = {}
         self.lost: list[str] = []
         self.was_fenced = False
 
