@@ -55,10 +55,10 @@ test-loops: $(DEV_STAMP) ## those and the faults on the plain loop, on uvloop an
 test-short: $(DEV_STAMP) ## the marked part of them on uvloop, with eager tasks, and on the lowest versions
 	$(BIN)/python -m scripts.matrix short --processes $(TEST_PROCESSES)
 
-# Agents of the official npm SDK of ACP, and the client of AG-UI, are peers in the tests; without
-# npm those tests skip and say so.
-NPM_SDK   := @agentclientprotocol/sdk@2.4.0 @ag-ui/client@1.0.0
-NPM_STAMP := build/npm/.installed-2.4.0-1.0.0
+# Agents of the official npm SDK of ACP, with ws for its server, and the client of AG-UI, are peers in
+# the tests; without npm those tests skip and say so.
+NPM_SDK   := @agentclientprotocol/sdk@2.4.0 @ag-ui/client@1.0.0 ws@8.23.0
+NPM_STAMP := build/npm/.installed-2.4.0-1.0.0-8.23.0
 NPM_OPTIONS := --silent --no-audit --no-fund --no-save --fetch-retries=1 --fetch-timeout=30000
 # A registry that does not answer is no reason to wait: the tests that need it say so.
 BOUNDED := $(shell command -v timeout >/dev/null && echo timeout 90)

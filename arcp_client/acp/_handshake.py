@@ -22,13 +22,17 @@ from arcp_client.acp.errors import (
 )
 from arcp_client.errors import RemoteProtocolError
 
-__all__ = ["VERSIONS", "negotiate", "usable_versions"]
+__all__ = ["VERSIONS", "AskedTwice", "negotiate", "usable_versions"]
 
 VERSIONS = (1, 2)
 """The versions that this package speaks. Version 2 is a draft."""
 
 # How agents refuse a version, or what another version calls its params.
 _REFUSALS = (UNSUPPORTED_VERSION, INVALID_PARAMS, INVALID_REQUEST)
+
+
+class AskedTwice(Exception):  # no error: the other version needs a link of its own
+    """The agent refused a version, and then ``initialize`` of another version on the same link."""
 
 
 def usable_versions(versions: Sequence[int]) -> tuple[int, ...]:
@@ -51,6 +55,8 @@ async def negotiate(
     request: schema.InitializeRequest,
     info: schema.Implementation,
     versions: Sequence[int],
+    *,
+    once: bool = False,
 ) -> None:
     """Initialize the agent, and set what it offers and its version on the connection.
 
@@ -59,8 +65,10 @@ async def negotiate(
         request: the params of ``initialize`` in version 1.
         info: name and version of this client.
         versions: the versions to speak; the first one is preferred.
+        once: whether the link may be one that takes a single ``initialize``.
 
     Raises:
+        AskedTwice: ``once`` is set, and the link took one ``initialize``, which was refused.
         RemoteProtocolError: the agent speaks none of the versions.
         AgentRefused: the agent refused for another reason.
         RequestTimeout: an answer took longer than `AcpLimits.start`.
@@ -73,6 +81,8 @@ async def negotiate(
         except AgentRefused as error:
             if error.number not in _REFUSALS:
                 raise
+            if once and refusal is not None and error.number == INVALID_REQUEST:
+                raise AskedTwice from error
             refusal = refusal or error
             continue
         number = _version_of(answer)

@@ -11,9 +11,10 @@ import logging
 import os
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from pathlib import PurePath
 from types import TracebackType
 from typing import Any, TypeVar, cast
+
+from pydantic import SecretStr
 
 from arcp_client import _arguments as check
 from arcp_client._deadline import SLACK, Deadline
@@ -23,9 +24,10 @@ from arcp_client.acp._connection.agent_requests import Route
 from arcp_client.acp._connection.connection import AgentConnection
 from arcp_client.acp._connection.hooks import ClientHooks, Hook
 from arcp_client.acp._connection.lane import HERE
+from arcp_client.acp._connector import asks_once, connector_for, name_of
 from arcp_client.acp._decode import Misshapen, as_value
 from arcp_client.acp._handlers import Handlers, Listening
-from arcp_client.acp._handshake import VERSIONS, negotiate, usable_versions
+from arcp_client.acp._handshake import VERSIONS, AskedTwice, negotiate, usable_versions
 from arcp_client.acp._session.content import usable_directories, usable_servers
 from arcp_client.acp._session.inbox import SessionInbox
 from arcp_client.acp._session.listing import pages
@@ -43,7 +45,6 @@ from arcp_client.errors import (
     RequestTimeout,
 )
 from arcp_client.transports.base import Connector, Transport, stderr_of
-from arcp_client.transports.stdio import StdioConnector
 from arcp_client.version import __version__
 
 __all__ = ["AcpClient"]
@@ -73,9 +74,12 @@ class AcpClient(Listening):
     closed is reported with a ResourceWarning, and its agent is killed (D20).
 
     Args:
-        argv: the program and its arguments, or a connector that opens a link to an agent.
-        cwd: its working directory, and the base of relative session directories.
-        env: its whole environment; None inherits this process's.
+        argv: the program and its arguments, a ``ws://`` or ``wss://`` URL, or a connector that
+            opens a link to an agent, such as a `WebSocketConnector` with headers or a proxy. Over a
+            WebSocket, every message is a text frame of at most ``limits.max_line`` bytes.
+        cwd: its working directory, and the base of relative session directories. An agent behind a
+            URL takes session directories for its own: give absolute ones of its machine.
+        env: its whole environment; None inherits this process's. Only for programs.
         on_permission: decides on permission requests; see `arcp_client.acp.services.permissions`.
             By default all are rejected. If the turn is cancelled while an async policy runs, the
             agent is answered ``cancelled``, and the policy is cancelled.
@@ -88,11 +92,13 @@ class AcpClient(Listening):
         info: name and version of this client.
         versions: the versions of the protocol to speak; the first one is preferred. An agent that
             does not speak it gets the next one. Version 2 is a draft.
+        token: sent with the upgrade as ``Authorization: Bearer``. Only for URLs. Neither messages
+            nor the repr contain it.
     """
 
     def __init__(
         self,
-        argv: Sequence[str | os.PathLike[str]] | Connector,
+        argv: str | Sequence[str | os.PathLike[str]] | Connector,
         *,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -104,9 +110,8 @@ class AcpClient(Listening):
         capabilities: schema.ClientCapabilities | None = None,
         info: schema.Implementation | None = None,
         versions: Sequence[int] = VERSIONS,
+        token: str | SecretStr | None = None,
     ) -> None:
-        if not isinstance(argv, Connector):
-            check.arguments("argv", argv)
         check.a_path("cwd", cwd, none=True)
         check.a_function("on_permission", on_permission, none=True)
         check.an_instance("fs", fs, FileSystem, "a FileSystem", none=True)
@@ -120,13 +125,10 @@ class AcpClient(Listening):
         self._versions = usable_versions(versions)
         self._limits = limits or AcpLimits()
         self._cwd = os.path.abspath(cwd or ".")  # noqa: PTH100  # resolve() would read symlinks
-        if isinstance(argv, Connector):
-            self._connector: Connector = argv
-            self._name = self._command = argv.target
-        else:
-            self._connector = StdioConnector(argv, cwd=cwd, env=env, max_line=self._limits.max_line)
-            self._command = " ".join(os.fspath(part) for part in argv)
-            self._name = PurePath(argv[0]).name
+        self._connector, self._command = connector_for(
+            argv, cwd=cwd, env=env, token=token, limits=self._limits
+        )
+        self._name = name_of(argv, self._connector)
         self._terminal = terminal
         self._info = info or schema.Implementation(name="arcp-client", version=__version__)
         self._extra = capabilities
@@ -171,17 +173,24 @@ class AcpClient(Listening):
         await self.close(drain=0 if exc_type is not None else None)
 
     async def connect(self) -> None:
-        """Start the agent and negotiate version and capabilities.
+        """Start the agent, or open the link to it, and negotiate version and capabilities.
 
         Raises:
-            ConnectFailed: the program cannot be started.
+            ConnectFailed: the program cannot be started, or the link cannot be opened;
+                ``permanent`` says whether another try can help.
             HandshakeTimeout: the agent did not answer ``initialize`` in time.
-            LinkLost: the agent exited before it answered.
+            LinkLost: the agent exited, or the link ended, before it answered.
             AgentRefused: the agent answered with an error.
             RemoteProtocolError: the agent speaks none of the versions of the protocol.
         """
         if self._connection is not None:
             raise LocalProtocolError("this client was already connected; create a new one")
+        try:
+            await self._open(self._versions, once=asks_once(self._connector))
+        except AskedTwice:
+            await self._open(self._versions[::-1], once=False)
+
+    async def _open(self, versions: Sequence[int], *, once: bool) -> None:
         transport = await self._connector.connect()
         connection = self._connection = AgentConnection(
             transport,
@@ -195,19 +204,30 @@ class AcpClient(Listening):
         self._services.connection = connection
         connection.peer.start()
         try:
-            await self._initialize(connection, transport)
+            await self._initialize(connection, transport, versions, once=once)
+        except AskedTwice:
+            connection.hooks = ClientHooks()  # the end of this link is not the end of the agent
+            await connection.close(drain=0, deadline=Deadline(self._limits.close + SLACK))
+            raise
         except BaseException:
             await self.close(drain=0)
             raise
 
-    async def _initialize(self, connection: AgentConnection, transport: Transport) -> None:
+    async def _initialize(
+        self,
+        connection: AgentConnection,
+        transport: Transport,
+        versions: Sequence[int],
+        *,
+        once: bool,
+    ) -> None:
         request = schema.InitializeRequest(
             protocol_version=1,
             client_capabilities=capabilities(self._routes, self._extra),
             client_info=self._info,
         )
         try:
-            await negotiate(connection, request, self._info, self._versions)
+            await negotiate(connection, request, self._info, versions, once=once)
         except RequestTimeout as error:
             raise HandshakeTimeout(
                 f"{self._command!r} did not answer initialize within {self._limits.start:g} s",

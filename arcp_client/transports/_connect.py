@@ -21,11 +21,11 @@ _DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 
 _ADVICE = {
     400: "the server does not accept WebSockets at this path; check the URL's path",
-    401: "the server refused the credentials of the HTTP request; check headers= and the URL's"
-    " user and password",
+    401: "the server refused the credentials of the HTTP request; check headers=, the token of an"
+    " ACP agent, and the URL's user and password",
     403: "the server forbids this path or this host name to the client; check the URL and headers=,"
     " and a runtime's allowed_hosts=",
-    404: "no runtime answers there; check port and path: runtimes usually listen at /arcp",
+    404: "no runtime or agent answers there; check port and path: runtimes usually listen at /arcp",
     407: "the proxy refused the credentials; check proxy=",
 }
 

@@ -53,7 +53,7 @@ _INPUT = {
 
 
 def host(
-    argv: Sequence[str | os.PathLike[str]] | Connector,
+    argv: str | Sequence[str | os.PathLike[str]] | Connector,
     *,
     cwd: str | os.PathLike[str] = ".",
     env: Mapping[str, str] | None = None,
@@ -95,7 +95,7 @@ def host(
     the agent is not affected.
 
     Args:
-        argv: the program and its arguments, or a connector.
+        argv: the program and its arguments, a WebSocket URL, or a connector, as for `AcpClient`.
         cwd: its working directory; the ``cwd`` and the files of a job lie under it.
         env: the whole environment of the program and its terminals; None inherits this process's.
         policy: decides on permissions in place of the lease.

@@ -1,6 +1,6 @@
 // An agent built with the official npm SDK: prompts that say what to do in, updates out.
-import { Readable, Writable } from "node:stream";
 import { pathToFileURL } from "node:url";
+import { serve } from "./serve.mjs";
 
 const entry = pathToFileURL(process.env.ACP_NPM_SDK + "/dist/v1/unstable/acp.js").href;
 const { agent, methods, ndJsonStream } = await import(entry);
@@ -88,4 +88,4 @@ const app = agent({ name: "npm agent" })
     return { stopReason: "end_turn" };
   });
 
-app.connect(ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));
+await serve(app, ndJsonStream);

@@ -1,6 +1,6 @@
-// An agent of protocol version 2 only, built with the official npm SDK; over stdio.
-import { Readable, Writable } from "node:stream";
+// An agent of protocol version 2 only, built with the official npm SDK; over stdio or a WebSocket.
 import { pathToFileURL } from "node:url";
+import { serve } from "./serve.mjs";
 
 const entry = pathToFileURL(process.env.ACP_NPM_SDK + "/dist/v2/stable/acp.js").href;
 const { agent, methods, ndJsonStream } = await import(entry);
@@ -56,4 +56,4 @@ const app = agent({ name: "npm agent" })
     return { messageId };
   });
 
-app.connect(ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));
+await serve(app, ndJsonStream);

@@ -18,7 +18,7 @@ PATHS: list[Any] = [5, "", "a\0b", ["a"]]
 MAPPINGS: list[Any] = [5, "a", ["a"]]
 
 MADE: dict[str, list[Any]] = {
-    "argv": [None, 5, "agent --acp", [], [5]],
+    "argv": [None, 5, "agent --acp", "http://localhost/acp", [], [5]],
     "cwd": PATHS,
     "env": ["A=b", {5: "b"}, {"A": 5}],
     "on_permission": [5, "allow"],
@@ -29,6 +29,7 @@ MADE: dict[str, list[Any]] = {
     "capabilities": [5, {}],
     "info": [5, "name"],
     "versions": [None, 5, "12", (), (3,), (1, 1), ("1",)],
+    "token": ["a token without a URL"],
 }
 
 
@@ -38,6 +39,23 @@ def test_a_client_says_which_argument_is_wrong(name: str) -> None:
         with pytest.raises((TypeError, ValueError), match=name) as caught:
             AcpClient(**{"argv": ["agent"], name: value})
         assert type(caught.value) in (TypeError, ValueError), value
+
+
+@pytest.mark.parametrize("token", [5, b"s3cr3t", "", "s3cr3t\n", "s3cr3t\u2019"])
+def test_a_token_that_is_none_is_refused_without_showing_it(token: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="token") as caught:
+        AcpClient("ws://localhost/acp", token=token)
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_an_environment_is_only_for_programs() -> None:
+    with pytest.raises(ValueError, match="env is for an agent that is a program"):
+        AcpClient("wss://localhost/acp", env={})
+
+
+def test_the_name_of_an_agent_behind_a_url_has_no_secrets() -> None:
+    client = AcpClient("wss://user:s3cr3t@localhost/acp?key=s3cr3t", cwd="/")
+    assert repr(client) == "<AcpClient wss://localhost:443/acp not connected>"
 
 
 def test_every_argument_of_a_client_is_in_the_table() -> None:
