@@ -10,12 +10,14 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from arcp_client._html import escaped, table
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Progress
+from arcp_client.models import Verdict
 
 __all__ = ["in_kernel", "job_html", "leave_earlier", "show_live"]
 
@@ -55,6 +57,9 @@ class FollowedJob(ShownJob, Protocol):
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
+    @property
+    def verdict(self) -> Verdict: ...
+
 
 def _kernel_shell() -> Any:
     """The shell of the Jupyter kernel that runs this code; ``None`` elsewhere."""
@@ -74,16 +79,23 @@ def in_kernel() -> bool:
 # ------------------------------------------------------------------------- jobs
 
 
-def job_html(job: ShownJob, more: str = "") -> str:
-    """The present state of a job."""
+def job_html(job: ShownJob, more: str = "", verdict: Verdict | None = None) -> str:
+    """The present state of a job, and what it is doing, with the reason if it failed."""
     rows: list[tuple[str, object]] = [
         ("agent", job.agent or None),
         ("status", job.status),
+        ("verdict", _words(verdict)),
         ("progress", _progress(job.progress)),
     ]
     rows += [(f"budget {unit}", str(left)) for unit, left in dict(job.budget).items()]
     rows.append(("children", ", ".join(job.children) or None))
     return table(f"{type(job).__name__} {job.id}", rows, more)
+
+
+def _words(verdict: Verdict | None) -> str | None:
+    if verdict is None or verdict.kind == "done":
+        return None
+    return verdict.words(datetime.now(UTC))
 
 
 def _progress(progress: Progress | None) -> str | None:
@@ -145,7 +157,7 @@ class _LiveView:
     def _content(self) -> dict[str, str]:
         lines = "".join(f"<li><code>{escaped(repr(event))}</code></li>" for event in self._events)
         note = f"<p>{escaped(self._note)}</p>" if self._note else ""
-        html = job_html(self._job, f"<ul>{lines}</ul>{note}")
+        html = job_html(self._job, f"<ul>{lines}</ul>{note}", self._job.verdict)
         return {"text/html": html, "text/plain": repr(self._job)}
 
 

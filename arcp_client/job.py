@@ -404,7 +404,7 @@ class JobHandle:
         return events.take_while(not_terminal, inclusive=True)
 
     def _repr_html_(self) -> str:
-        return job_html(self)
+        return job_html(self, verdict=self.verdict)
 
     def _ipython_display_(self) -> None:
         show_live(self)

@@ -10,6 +10,7 @@ import pytest
 from arcp_client import Client, JobContext, Runtime, events, sync
 from arcp_client._html import escaped, table
 from arcp_client._notebook import in_kernel, show_live
+from arcp_client.errors import JobFailed
 from arcp_client.models import Result
 
 
@@ -74,6 +75,27 @@ async def test_jobs_and_clients_show_their_state() -> None:
             show_live(job)
         await job.cancel()
     assert not in_kernel()
+
+
+async def test_a_job_says_why_it_failed_and_that_its_client_is_closed() -> None:
+    runtime = Runtime(name="nb")
+
+    @runtime.agent("fails")
+    async def fails(_: Any, job: JobContext) -> None:
+        raise ValueError("no paper")
+
+    @runtime.agent("waits")
+    async def waits(_: Any, job: JobContext) -> None:
+        await job.cancelled.wait()
+
+    async with runtime:
+        async with Client(runtime) as client:
+            failing = await client.submit("fails")
+            with pytest.raises(JobFailed):
+                await failing.result()
+            waiting = await client.submit("waits")
+        assert "INTERNAL_ERROR" in failing._repr_html_()
+        assert "the client is closed" in waiting._repr_html_()
 
 
 def test_the_blocking_client_shows_the_same() -> None:
