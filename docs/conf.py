@@ -9,7 +9,7 @@ from typing import Any
 import ag_ui.core  # noqa: F401  autodoc reloads modules as type checkers see them; it cannot be
 from sphinx.application import Sphinx
 
-from arcp_client.acp import schema
+from arcp_client.acp import schema, updates
 from arcp_client.events import Event
 from arcp_client.job import JobHandle
 from arcp_client.projection import fold
@@ -18,6 +18,9 @@ from arcp_client.version import DOCS_URL, __version__
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 fold.JobHandle = JobHandle  # imported there for type checkers only; autodoc resolves it by name
+
+for name in updates.__all__:  # autodoc sees the names that a module has, not those it makes later
+    getattr(updates, name)
 
 project = "arcp-client"
 author = "arcp-client contributors"
