@@ -224,9 +224,9 @@ class TopApp(App[None]):
 
     def update(self) -> None:
         """Bring the table up to date."""
-        widget = self.screen_stack[0].query_one(_Table)
-        self._refresh_rows(self._table.visible(widget.size.height))
-        widget.redraw()
+        for widget in self.screen_stack[0].query(_Table):  # none while the app ends
+            self._refresh_rows(self._table.visible(widget.size.height))
+            widget.redraw()
 
     def _redraw(self) -> None:
         self._table.arrange()
