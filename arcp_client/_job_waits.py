@@ -64,10 +64,7 @@ class JobWaits:
 
     def called(self, event: ToolCall, now: float) -> None:
         """A tool is called."""
-        calls = self._calls
-        if len(calls) >= _OPEN:
-            _make_room(calls, event.call_id)
-        calls[event.call_id] = event.tool[:_TEXT], now, event.ts
+        _add(self._calls, event.call_id, (event.tool[:_TEXT], now, event.ts))
 
     def returned(self, event: ToolResult, now: float) -> None:
         """A tool has returned."""
@@ -112,18 +109,14 @@ class JobWaits:
 
 
 def _add(waits: dict[str, _Begun], key: str, begun: _Begun) -> None:
-    _make_room(waits, key)
-    waits[key] = begun
-
-
-def _make_room(waits: dict[str, _Begun], key: str) -> None:
-    """Drop the older half if there are too many.
+    """Remember one more, and drop the older half if there are too many.
 
     To drop one at a time would be slow: a dict finds its first key behind all that were deleted.
     """
     if len(waits) >= _OPEN and key not in waits:
         for old in tuple(islice(waits, _OPEN // 2)):
             del waits[old]
+    waits[key] = begun
 
 
 def _oldest(waits: dict[str, _Begun]) -> Open | None:

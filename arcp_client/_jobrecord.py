@@ -235,14 +235,14 @@ class JobRecord(JobStream):
         self.over_at = Moment(asyncio.get_running_loop().time(), event.ts)
         self.waits = None
 
-    def _waits(self) -> JobWaits:
+    def _remember_waits(self) -> JobWaits:
         if self.waits is None:
             self.waits = JobWaits()
         return self.waits
 
     def called(self, event: ToolCall) -> None:
         """Note that a tool is called."""
-        waits = self.waits or self._waits()
+        waits = self.waits or self._remember_waits()
         waits.called(event, self.heard)
 
     def returned(self, event: ToolResult) -> None:
@@ -253,22 +253,24 @@ class JobRecord(JobStream):
 
     def asked(self, event: Question) -> None:
         """Note that the agent asks."""
-        self._waits().asked(event, self.heard)
+        self._remember_waits().asked(event, self.heard)
 
     def settled(self, event: Answered | Expired | Withdrawn) -> None:
         """Note that a question is open no longer."""
-        self._waits().settled(event, self.heard)
+        self._remember_waits().settled(event, self.heard)
 
     def handed_on(self, event: Delegate) -> None:
         """Note a delegated job that the agent reported."""
         if event.child_job_id is not None:
-            self._waits().delegated(event.child_job_id, event.agent or "", self.heard, event.ts)
+            self._remember_waits().delegated(
+                event.child_job_id, event.agent or "", self.heard, event.ts
+            )
 
     def delegated(self, job_id: str, agent: str) -> None:
         """Note a delegated job that the runtime announced."""
         if job_id not in self.children:
             self.children.append(job_id)
-        self._waits().delegated(job_id, agent, asyncio.get_running_loop().time())
+        self._remember_waits().delegated(job_id, agent, asyncio.get_running_loop().time())
 
     def report_end(self) -> None:
         """Report the outcome to telemetry, if there are both."""

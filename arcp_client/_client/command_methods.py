@@ -139,7 +139,9 @@ class CommandMethods:
 
         Args:
             job_id: the job's id.
-            history: begin with the events that the runtime still holds.
+            history: begin with the events that the runtime still holds. A runtime sends a session
+                no event twice: if a store has resumed the session, the iterator may begin after the
+                last event that an earlier process has received.
             from_seq: with ``history``, only events after this number of the submitting session, as
                 in ``last_event_seq`` of `jobs`.
             timeout: seconds to wait for the confirmation; ``Timeouts.request`` by default.

@@ -15,7 +15,7 @@ import platformdirs
 
 from arcp_client.cli.exit_codes import CommandError, Exit
 
-__all__ = ["text_of", "tidy", "user_directory", "variable"]
+__all__ = ["file_text", "text_of", "tidy", "user_directory", "variable"]
 
 # UTF-32 first: its little-endian mark begins with the mark of UTF-16.
 _MARKS = (
@@ -26,6 +26,20 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _AROUND = "\ufeff\u200b \t\r\n\v\f\0"
+
+
+def file_text(path: Path, what: str) -> str:
+    """Return the text of a file that the user has named; ``~`` is the home directory.
+
+    Raises:
+        CommandError: the file cannot be read, or is not text; ``what`` names it.
+    """
+    try:
+        data = path.expanduser().read_bytes()
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: no home directory for ~
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(Exit.USAGE, f"{what} cannot be read: {why}") from None
+    return text_of(data, what)
 
 
 def text_of(data: bytes, what: str) -> str:

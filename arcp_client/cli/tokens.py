@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from arcp_client.cli.environment import text_of, tidy, variable
+from arcp_client.cli.environment import file_text, tidy, variable
 from arcp_client.cli.exit_codes import CommandError, Exit
 
 __all__ = ["read_token", "served_token", "to_token", "withhold"]
@@ -41,12 +41,7 @@ def read_token(path: Path) -> SecretStr:
         CommandError: the file cannot be read, or does not hold one token.
     """
     what = f"the token file {path}"
-    try:
-        data = path.expanduser().read_bytes()
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: no home directory for ~
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CommandError(Exit.USAGE, f"{what} cannot be read: {why}") from None
-    return to_token(text_of(data, what), what)
+    return to_token(file_text(path, what), what)
 
 
 def served_token(file: Path | None, *, name: str = "ARCP_TOKEN") -> SecretStr | None:

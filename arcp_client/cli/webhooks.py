@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from arcp_client.cli.environment import text_of, variable
+from arcp_client.cli.environment import file_text, variable
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.runtime import Webhook
 
 __all__ = ["webhooks_of"]
 
-KINDS = ("question.opened", "question.settled", "job.ended")
 _VARIABLE = "ARCP_WEBHOOK_SECRET"
 
 
@@ -42,10 +42,10 @@ def webhooks_of(
     secrets = [_read(path) for path in files] or [_variable()]
     if len(secrets) == 1:
         secrets *= len(urls)
-    kinds = events or KINDS
+    kinds: dict[str, Any] = {"events": events} if events else {}
     try:
         made = [
-            Webhook(url, secret=secret, events=kinds, allow_http=allow_http)
+            Webhook(url, secret=secret, allow_http=allow_http, **kinds)
             for url, secret in zip(urls, secrets, strict=True)
         ]
     except ValueError as error:
@@ -71,12 +71,7 @@ def _variable() -> list[str]:
 
 def _read(path: Path) -> list[str]:
     what = f"the file {path} with the secret of webhooks"
-    try:
-        data = path.expanduser().read_bytes()
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: no home directory for ~
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CommandError(Exit.USAGE, f"{what} cannot be read: {why}") from None
-    found = text_of(data, what).split()
+    found = file_text(path, what).split()
     if not found:
         raise CommandError(Exit.USAGE, f"{what} is empty")
     return found

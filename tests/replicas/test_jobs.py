@@ -13,6 +13,7 @@ from arcp_client import Client
 from arcp_client.errors import JobCancelled
 from arcp_client.runtime import Limits
 from arcp_client.runtime._jobs import mirrors
+from arcp_client.runtime._log.postgres_directory import PostgresDirectory
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
 from tests.replicas.test_sessions import moved, read_to
@@ -227,3 +228,55 @@ async def test_the_history_of_an_ended_job_is_whole_on_any_replica_however_many_
     frames = await read_to(later, 21)
     assert [f["payload"]["body"]["current"] for f in frames[:-1]] == list(range(1, 21))
     assert frames[-1]["payload"]["result"] == 20
+
+
+@pytest.mark.parametrize("first", ["new event", "history"])
+async def test_a_history_is_whole_if_a_new_event_is_read_at_the_same_time(
+    replica: MakeReplica,
+    peer: OpenPeer,
+    gates: dict[Any, Gate],
+    monkeypatch: pytest.MonkeyPatch,
+    first: str,
+) -> None:
+    monkeypatch.setattr(mirrors, "_PAGE_BYTES", 400)
+    a, b = replica(), replica()
+    owner, live, late = await peer(a), await peer(b), await peer(b)
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    gate = gates.setdefault(1, Gate())
+    await stored_one_by_one(owner, gate, 20)
+    read, reading, paged, paging = (asyncio.Event() for _ in range(4))
+    history = PostgresDirectory.history
+
+    async def held(self: PostgresDirectory, job_id: str, after: int, limit: int) -> Any:
+        found = await history(self, job_id, after, limit)
+        if after == 20 and found and not reading.is_set():
+            reading.set()
+            await read.wait()
+        elif 0 < after < 20 and not paging.is_set():
+            paging.set()
+            await paged.wait()
+        return found
+
+    # Before the subscription, which begins a read that may find the new event.
+    monkeypatch.setattr(PostgresDirectory, "history", held)
+    await live.ask("job.subscribe", {"job_id": job_id})
+    gate.emit(1)
+    await reading.wait()
+    asking = asyncio.ensure_future(late.ask("job.subscribe", {"job_id": job_id, "history": True}))
+    await paging.wait()
+    if first == "new event":
+        read.set()
+        seen = await read_to(live, 1)
+        paged.set()
+        await asking
+    else:
+        paged.set()
+        await asking
+        read.set()
+        seen = await read_to(live, 1)
+    gate.emit(0)
+    frames = await read_to(late, 22)
+    assert [f["payload"]["body"]["current"] for f in frames[:-1]] == list(range(1, 22))
+    seen += await read_to(live, 1)
+    assert seen[0]["payload"]["body"]["current"] == 21
+    assert seen[1]["type"] == "job.result"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 
 from arcp_client._wire.stamp import Record
 
 __all__ = [
+    "JOB_ENDED",
+    "QUESTION_OPENED",
+    "QUESTION_SETTLED",
     "Appended",
     "CredentialState",
     "Entry",
@@ -28,6 +33,7 @@ __all__ = [
     "Watch",
     "WebhookCall",
     "WebhookDone",
+    "webhook_body",
     "weight",
 ]
 
@@ -243,6 +249,12 @@ class MessageState(msgspec.Struct, frozen=True, gc=False):
     fingerprint: bytes
 
 
+QUESTION_OPENED: Final = "question.opened"
+QUESTION_SETTLED: Final = "question.settled"
+JOB_ENDED: Final = "job.ended"
+"""What webhooks are called for."""
+
+
 class WebhookCall(msgspec.Struct, frozen=True, gc=False):
     """A call of a webhook that is not made yet.
 
@@ -259,6 +271,11 @@ class WebhookCall(msgspec.Struct, frozen=True, gc=False):
     job_id: str
     at: str
     body: bytes
+
+
+def webhook_body(type: str, at: str, data: Mapping[str, Any]) -> bytes:
+    """Encode the body of a call."""
+    return msgspec.json.encode({"type": type, "timestamp": at, "data": data})
 
 
 class WebhookDone(msgspec.Struct, frozen=True, gc=False):

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from arcp_client._wire.ids import now_text
-from arcp_client.runtime._log.entries import Entry, WebhookCall, WebhookDone
+from arcp_client.runtime._log.entries import Entry, WebhookCall, WebhookDone, webhook_body
 
 __all__ = ["CallBatch", "free_calls", "left_calls", "put_call", "register"]
 
@@ -101,7 +99,6 @@ async def put_call(
     The number of the event in its session is not known here.
     """
     at = now_text()
-    body = {"type": type, "timestamp": at, "data": {"job_id": job_id, **data}}
     await connection.execute(
         "INSERT INTO calls (endpoint, id, job_id, at, body)"
         " SELECT DISTINCT endpoint, $2, $3, $4, $5::bytea FROM endpoints WHERE $1 = ANY(events)"
@@ -110,5 +107,5 @@ async def put_call(
         f"{job_id}_{event_id}",
         job_id,
         at,
-        msgspec.json.encode(body),
+        webhook_body(type, at, {"job_id": job_id, **data}),
     )

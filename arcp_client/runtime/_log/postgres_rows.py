@@ -27,7 +27,13 @@ from arcp_client.errors import (
     request_error,
 )
 from arcp_client.runtime._log.directory import KnownJob, KnownJobs
-from arcp_client.runtime._log.entries import Appended, LoggedJobState, SessionState
+from arcp_client.runtime._log.entries import (
+    JOB_ENDED,
+    QUESTION_SETTLED,
+    Appended,
+    LoggedJobState,
+    SessionState,
+)
 from arcp_client.runtime._log.postgres_calls import put_call
 
 __all__ = [
@@ -295,5 +301,5 @@ async def end_jobs(
             if needs == names.ASKING:
                 question_id = json.loads(body)["body"]["question_id"]
                 data = {"status": "withdrawn", "question_id": question_id}
-                await put_call(connection, "question.settled", row["id"], id, data)
-        await put_call(connection, "job.ended", row["id"], ids[-1], {"status": status})
+                await put_call(connection, QUESTION_SETTLED, row["id"], id, data)
+        await put_call(connection, JOB_ENDED, row["id"], ids[-1], {"status": status})

@@ -81,7 +81,7 @@ class UnclaimedJobs:
         self._ended = ended
         self._look_now = asyncio.Event()
         self._more = False
-        self._started: set[str] = set()
+        self._started: set[str] = set()  # claimed jobs whose inputs are still stored
 
     def begin(self, host: ReplicaHost) -> None:
         """Claim jobs from now on."""
@@ -168,14 +168,18 @@ class UnclaimedJobs:
         """Delete the stored inputs of jobs that this replica has started."""
         if not self._started:
             return
+        mine = list(self._started), self._member.id
         async with self._db.connection() as connection:
-            rows = await connection.fetch(  # it waits for no lock: the rest is for the next look
+            await connection.execute(  # it waits for no lock: the rest is for the next look
                 "UPDATE jobs SET request = NULL WHERE id IN (SELECT id FROM jobs"
-                " WHERE id = ANY($1) AND runner = $2 FOR UPDATE SKIP LOCKED) RETURNING id",
-                list(self._started),
-                self._member.id,
+                " WHERE id = ANY($1) AND runner = $2 FOR UPDATE SKIP LOCKED)",
+                *mine,
             )
-        self._started.difference_update(row["id"] for row in rows)
+            rows = await connection.fetch(
+                "SELECT id FROM jobs WHERE id = ANY($1) AND runner = $2 AND request IS NOT NULL",
+                *mine,
+            )
+        self._started.intersection_update(row["id"] for row in rows)
 
     async def put(self, connection: Any, job: LoggedJobState, given: JobInput, wait: float) -> None:
         """Let a job wait for a replica that has its agent, in the transaction of the caller.

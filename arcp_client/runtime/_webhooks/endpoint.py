@@ -17,12 +17,10 @@ from yarl import URL
 
 from arcp_client import _arguments as check
 from arcp_client._hosts import is_loopback
+from arcp_client.runtime._log.entries import JOB_ENDED, QUESTION_OPENED, QUESTION_SETTLED
 
-__all__ = ["JOB_ENDED", "KINDS", "QUESTION_OPENED", "QUESTION_SETTLED", "Webhook"]
+__all__ = ["KINDS", "Webhook"]
 
-QUESTION_OPENED: Final = "question.opened"
-QUESTION_SETTLED: Final = "question.settled"
-JOB_ENDED: Final = "job.ended"
 KINDS: Final = (QUESTION_OPENED, QUESTION_SETTLED, JOB_ENDED)
 
 _PREFIX = "whsec_"

@@ -8,20 +8,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.ids import now_text
 from arcp_client.runtime._jobs.job import ServerJob
-from arcp_client.runtime._log.entries import WebhookCall, WebhookDone
-from arcp_client.runtime._log.journal import Journal
-from arcp_client.runtime._webhooks.endpoint import (
+from arcp_client.runtime._log.entries import (
     JOB_ENDED,
     QUESTION_OPENED,
     QUESTION_SETTLED,
-    Webhook,
+    WebhookCall,
+    WebhookDone,
+    webhook_body,
 )
+from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._webhooks.endpoint import Webhook
 from arcp_client.runtime._webhooks.outbox import Outbox
 
 __all__ = ["WebhookNotices"]
@@ -88,7 +88,7 @@ class WebhookNotices:
         if type != JOB_ENDED:
             data["question_id"] = body["question_id"]
         at = now_text()
-        encoded = msgspec.json.encode({"type": type, "timestamp": at, "data": data})
+        encoded = webhook_body(type, at, data)
         event_id = job.history[job.history.end - 1].id.decode()
         for key, outbox in self._outboxes.items():
             if type in outbox.webhook.events:
