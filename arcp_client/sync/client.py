@@ -339,7 +339,8 @@ class Client(EventMethods):
 
         Args:
             job_id: the job's id.
-            history: begin with the events that the runtime still holds.
+            history: begin with the events that the runtime still holds; see
+                `arcp_client.Client.watch` for a session that was resumed from a store.
             from_seq: with ``history``, only events after this number of the submitting session, as
                 in ``last_event_seq`` of `jobs`.
             timeout: seconds to wait for the confirmation; ``Timeouts.request`` by default.

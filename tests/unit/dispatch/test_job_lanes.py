@@ -1,5 +1,6 @@
 """Lanes of jobs: their number is bounded, and an event that concerns all jobs waits for each."""
 
+from contextvars import copy_context
 from typing import Any
 
 from hypothesis import given
@@ -22,11 +23,15 @@ class Sink:
 
     def __init__(self) -> None:
         self.ready: list[Any] = []
+        self._context = copy_context()  # as a worker has: a call's lane must not outlive the test
 
     def run(self, lanes: Any) -> None:
         self.ready.extend(lanes)
 
     def step(self) -> Event:
+        return self._context.run(self._step)
+
+    def _step(self) -> Event:
         lane = self.ready.pop(0)
         event: Event = lane.begin()
         if lane.end():
