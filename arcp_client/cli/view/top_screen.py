@@ -204,6 +204,7 @@ class TopApp(App[None]):
         super().__init__(ansi_color=True)
         self._answering = answering
         self._table = table
+        self._shown = _Table(table)
         self._refresh_rows = refresh
         self._cancel_job = cancel
         self._page = page
@@ -211,7 +212,7 @@ class TopApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """Lay the screen out. Textual calls this."""
-        yield _Table(self._table)
+        yield self._shown
         yield Input(id="filter", placeholder="filter; enter keeps it, escape removes it")
 
     def on_mount(self) -> None:
@@ -224,13 +225,14 @@ class TopApp(App[None]):
 
     def update(self) -> None:
         """Bring the table up to date."""
-        for widget in self.screen_stack[0].query(_Table):  # none while the app ends
+        widget = self._shown
+        if widget.is_attached:  # a timer may still call this while the app ends
             self._refresh_rows(self._table.visible(widget.size.height))
             widget.redraw()
 
     def _redraw(self) -> None:
         self._table.arrange()
-        self.screen_stack[0].query_one(_Table).redraw()
+        self._shown.redraw()
 
     def action_move(self, steps: int) -> None:
         """Select another job."""

@@ -129,3 +129,11 @@ async def test_escape_leaves_the_question_open_and_a_job_without_one_says_so() -
         await pilot.press("a")
         await pilot.pause()
         assert questions.table.note == "it asks nothing now"
+
+
+async def test_a_refresh_before_the_app_has_begun_or_after_it_has_ended_does_nothing() -> None:
+    app = Questions().app()
+    app.update()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+    app.update()
