@@ -10,13 +10,15 @@ from typing import Any
 from arcp_client import JobContext, Runtime, SqliteEventLog
 
 
-async def main(port: int, path: str, answers: str) -> None:
+async def main(port: int, path: str, answers: str, most: int) -> None:
     out = os.open(answers, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     runtime = Runtime(event_log=SqliteEventLog(path))
 
     @runtime.agent("asks")
     async def asks(input: Any, job: JobContext) -> int:
         for n in range(input["questions"]):
+            if n == most:
+                await asyncio.Event().wait()  # until the kill that is due
             answer = await job.ask(f"{n}?", timeout=input["timeout"], default="nobody")
             # One system call: it is in the file, whatever happens to this process next.
             os.write(out, f"{job.work_id} {n} {answer}\n".encode())
@@ -28,4 +30,4 @@ async def main(port: int, path: str, answers: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -65,9 +66,28 @@ def complaints() -> list[str]:
 MakeContext = Callable[..., Any]
 
 
+OpenSite = Callable[..., Awaitable[Site]]
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def new_page(browser: Browser, complaints: Complaints) -> AsyncIterator[MakeContext]:
-    """Make a page in a context of its own; every one is watched, and closed after the test."""
+async def open_site() -> AsyncIterator[OpenSite]:
+    """Start a `Site` with these arguments; it ends after the test, and after the test's pages."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**options: Any) -> Site:
+            return await stack.enter_async_context(Site(**options).running())
+
+        yield start
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def new_page(
+    browser: Browser, complaints: Complaints, open_site: OpenSite
+) -> AsyncIterator[MakeContext]:
+    """Make a page in a context of its own; every one is watched, and closed after the test.
+
+    It is closed before the sites, since a page whose server ends complains.
+    """
     contexts: list[BrowserContext] = []
 
     async def make(**options: Any) -> Page:
@@ -112,14 +132,12 @@ async def modules(browser: Browser) -> AsyncIterator[Page]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def site() -> AsyncIterator[Site]:
+async def site(open_site: OpenSite) -> Site:
     """The dashboard of a client that is linked to its runtime within the process."""
-    async with Site(linked=False).running() as running:
-        yield running
+    return await open_site(linked=False)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def linked() -> AsyncIterator[Site]:
+async def linked(open_site: OpenSite) -> Site:
     """The dashboard of a client whose link to the runtime is a socket that can be cut."""
-    async with Site(linked=True).running() as running:
-        yield running
+    return await open_site(linked=True)

@@ -11,6 +11,7 @@ import axe_playwright_python
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.e2e.web.conftest import OpenSite
 from tests.e2e.web.site import Puppet, Site
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -138,12 +139,13 @@ async def test_axe_finds_nothing_on_any_page_in_either_theme(site: Site, page: P
     assert len(seen) == 15
 
 
-async def test_axe_finds_nothing_on_the_login_page(new_page, complaints: list[str]) -> None:  # type: ignore[no-untyped-def]
-    async with Site(linked=False, token="open sesame").running() as site:
-        page = await new_page()
-        await page.goto(site.url)
-        await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-        await both_themes(page)
+async def test_axe_finds_nothing_on_the_login_page(
+    open_site: OpenSite, page: Page, complaints: list[str]
+) -> None:
+    site = await open_site(linked=False, token="open sesame")
+    await page.goto(site.url)
+    await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    await both_themes(page)
     assert all("401" in each for each in complaints), complaints
     complaints.clear()
 

@@ -64,8 +64,10 @@ async def test_a_long_job_opens_and_older_events_come_as_one_scrolls_up(
     async with firefox.browser(tmp_path / "profile") as bidi:
         tab = await bidi.tab()
         await tab.goto(site.job_url(job.id))
-        await tab.until("document.querySelector('.facts .badge')?.textContent === 'running'")
-        await job.lines(1, 2500)
+        first = "document.querySelector('.row')?.innerText.includes('line 1')"
+        await job.lines(1, 1)
+        await tab.until(first)  # it follows: it is not one that opens the job later
+        await job.lines(2, 2500)
         last = "[...document.querySelectorAll('.row')].at(-1)?.innerText.includes('line 2500')"
         await tab.until(last)
         other = await bidi.tab()

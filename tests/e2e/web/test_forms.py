@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from arcp_client.testing import FaultyProxy
+from tests.e2e.web.conftest import OpenSite
 from tests.e2e.web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -99,52 +100,50 @@ class TestLogin:
 
     async def test_the_token_opens_the_page_and_is_shown_nowhere(
         self,
-        new_page,  # type: ignore[no-untyped-def]
+        open_site: OpenSite,
+        page: Page,
         complaints: list[str],
     ) -> None:
-        async with Site(linked=False, token=self.TOKEN).running() as site:
-            page = await new_page()
-            job = await site.submit()
-            await page.goto(site.job_url(job.id))
-            heading = page.get_by_role("heading", level=1)
-            await expect(heading).to_have_text("Log in")
-            await expect(page.locator("#chip")).to_have_text("not logged in")
-            assert job.id not in await page.locator("main").inner_text()
-            await page.get_by_label("Token").fill("wrong")
-            await page.keyboard.press("Enter")
-            await expect(page.get_by_role("alert")).to_have_text("This is not the token.")
-            await expect(page.get_by_label("Token")).to_be_focused()
-            await page.get_by_label("Token").fill(self.TOKEN)
-            await page.keyboard.press("Enter")
-            await expect(heading).to_have_text(job.id)
-            await expect(page.locator(".facts .badge")).to_have_text("running")
-            kept = await page.evaluate(
-                "[document.documentElement.outerHTML, location.href, document.cookie,"
-                " JSON.stringify(localStorage), JSON.stringify(sessionStorage)].join()"
-            )
-            assert self.TOKEN not in kept
-            (cookie,) = await page.context.cookies()
-            assert self.TOKEN not in cookie["value"]
-            assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
-            await page.reload()
-            await expect(page.locator(".facts .badge")).to_have_text("running")
-            await page.get_by_role("button", name="Log out").click()
-            await expect(heading).to_have_text("Log in")
-            await page.goto(site.url)
-            await expect(heading).to_have_text("Log in")
+        site = await open_site(linked=False, token=self.TOKEN)
+        job = await site.submit()
+        await page.goto(site.job_url(job.id))
+        heading = page.get_by_role("heading", level=1)
+        await expect(heading).to_have_text("Log in")
+        await expect(page.locator("#chip")).to_have_text("not logged in")
+        assert job.id not in await page.locator("main").inner_text()
+        await page.get_by_label("Token").fill("wrong")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_have_text("This is not the token.")
+        await expect(page.get_by_label("Token")).to_be_focused()
+        await page.get_by_label("Token").fill(self.TOKEN)
+        await page.keyboard.press("Enter")
+        await expect(heading).to_have_text(job.id)
+        await expect(page.locator(".facts .badge")).to_have_text("running")
+        kept = await page.evaluate(
+            "[document.documentElement.outerHTML, location.href, document.cookie,"
+            " JSON.stringify(localStorage), JSON.stringify(sessionStorage)].join()"
+        )
+        assert self.TOKEN not in kept
+        (cookie,) = await page.context.cookies()
+        assert self.TOKEN not in cookie["value"]
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        await page.reload()
+        await expect(page.locator(".facts .badge")).to_have_text("running")
+        await page.get_by_role("button", name="Log out").click()
+        await expect(heading).to_have_text("Log in")
+        await page.goto(site.url)
+        await expect(heading).to_have_text("Log in")
         assert all("401" in each for each in complaints), complaints
         complaints.clear()
 
     async def test_an_expired_login_asks_for_the_token_in_place(
         self,
-        new_page,  # type: ignore[no-untyped-def]
+        open_site: OpenSite,
+        page: Page,
         complaints: list[str],
     ) -> None:
-        async with (
-            Site(linked=False, token=self.TOKEN).running() as site,
-            FaultyProxy(site.url) as proxy,
-        ):
-            page = await new_page()
+        site = await open_site(linked=False, token=self.TOKEN)
+        async with FaultyProxy(site.url) as proxy:
             await page.goto(proxy.url)
             await page.get_by_label("Token").fill(self.TOKEN)
             await page.keyboard.press("Enter")

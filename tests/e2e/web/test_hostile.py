@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.e2e.web.conftest import OpenSite
 from tests.e2e.web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -173,25 +174,24 @@ async def test_a_hostile_transcript_is_text(site: Site, page: Page) -> None:
     await harmless(page)
 
 
-async def test_secrets_are_on_no_page(new_page) -> None:  # type: ignore[no-untyped-def]
+async def test_secrets_are_on_no_page(open_site: OpenSite, page: Page) -> None:
     secret = "hunter2-is-a-secret-value"
-    async with Site(linked=False, secrets=[secret]).running() as site:
-        page = await new_page()
-        bodies: list[Any] = []
-        page.on("response", lambda response: bodies.append(response))
-        job = await site.submit()
-        await job.says.log(f"the key is {secret}")
-        await job.says.tool_call("login", {"password": "something-else", "note": secret})
-        await page.goto(site.job_url(job.id))
-        await expect(page.locator(".row")).to_have_count(2)
-        await page.locator(".row .line").nth(1).click()
-        await expect(page.locator(".detail")).to_have_count(1)
-        html = await page.content()
-        assert secret not in html
-        assert "something-else" not in html
-        await job.finish({"api_key": secret})
-        await expect(page.locator(".facts .badge")).to_have_text("success")
-        assert secret not in await page.content()
+    site = await open_site(linked=False, secrets=[secret])
+    bodies: list[Any] = []
+    page.on("response", lambda response: bodies.append(response))
+    job = await site.submit()
+    await job.says.log(f"the key is {secret}")
+    await job.says.tool_call("login", {"password": "something-else", "note": secret})
+    await page.goto(site.job_url(job.id))
+    await expect(page.locator(".row")).to_have_count(2)
+    await page.locator(".row .line").nth(1).click()
+    await expect(page.locator(".detail")).to_have_count(1)
+    html = await page.content()
+    assert secret not in html
+    assert "something-else" not in html
+    await job.finish({"api_key": secret})
+    await expect(page.locator(".facts .badge")).to_have_text("success")
+    assert secret not in await page.content()
 
 
 async def test_the_policy_of_the_page_stops_what_would_get_through(

@@ -12,7 +12,7 @@ from playwright.async_api import Locator, Page, Route, expect
 from pydantic import BaseModel, Field
 
 from arcp_client import Choice
-from tests.e2e.web.conftest import MakeContext
+from tests.e2e.web.conftest import MakeContext, OpenSite
 from tests.e2e.web.site import Puppet, Site
 from tests.e2e.web.test_accessibility import both_themes
 
@@ -191,17 +191,16 @@ async def test_texts_of_agents_are_never_markup(site: Site, page: Page) -> None:
 
 
 async def test_a_dashboard_that_only_watches_shows_questions_without_forms(
-    new_page: MakeContext,
+    open_site: OpenSite, page: Page
 ) -> None:
-    async with Site(linked=False, allow_control=False).running() as site:
-        job = await site.submit()
-        answer = ask(job, "May I?", options=["yes"], timeout=600)
-        page = await new_page()
-        await page.goto(f"{site.url}#/inbox")
-        await expect(card(page, "May I?")).to_contain_text("--allow-control")
-        await expect(card(page, "May I?").get_by_role("button")).to_have_count(0)
-        answer.cancel()
-        await asyncio.wait({answer})
+    site = await open_site(linked=False, allow_control=False)
+    job = await site.submit()
+    answer = ask(job, "May I?", options=["yes"], timeout=600)
+    await page.goto(f"{site.url}#/inbox")
+    await expect(card(page, "May I?")).to_contain_text("--allow-control")
+    await expect(card(page, "May I?").get_by_role("button")).to_have_count(0)
+    answer.cancel()
+    await asyncio.wait({answer})
 
 
 async def test_the_inbox_and_the_page_of_a_job_are_accessible_and_fit_a_phone(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.e2e.web.conftest import OpenSite
 from tests.e2e.web.site import Site, all_rows, lines
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -285,16 +286,17 @@ async def test_the_cancel_dialog_asks_first_and_gives_the_focus_back(
     await expect(cancel).to_be_hidden()
 
 
-async def test_without_control_nothing_can_be_cancelled_or_submitted(new_page) -> None:  # type: ignore[no-untyped-def]
-    async with Site(linked=False, allow_control=False).running() as site:
-        page = await new_page()
-        job = await site.submit()
-        await page.goto(site.job_url(job.id))
-        await expect(page.locator(".facts .badge")).to_have_text("running")
-        await expect(page.get_by_role("button", name="Cancel job")).to_be_hidden()
-        await page.goto(f"{site.url}#/submit")
-        await expect(page.get_by_text("This dashboard only watches.")).to_be_visible()
-        await expect(page.locator("form")).to_be_hidden()
+async def test_without_control_nothing_can_be_cancelled_or_submitted(
+    open_site: OpenSite, page: Page
+) -> None:
+    site = await open_site(linked=False, allow_control=False)
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await expect(page.locator(".facts .badge")).to_have_text("running")
+    await expect(page.get_by_role("button", name="Cancel job")).to_be_hidden()
+    await page.goto(f"{site.url}#/submit")
+    await expect(page.get_by_text("This dashboard only watches.")).to_be_visible()
+    await expect(page.locator("form")).to_be_hidden()
 
 
 async def test_tool_calls_and_delegated_jobs_are_bars_over_time(site: Site, page: Page) -> None:

@@ -9,6 +9,7 @@ from playwright.async_api import Locator, Page, expect
 
 from arcp_client import Client
 from arcp_client.web import serve
+from tests.e2e.web.conftest import OpenSite
 from tests.e2e.web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -170,18 +171,18 @@ async def test_w2_ended_jobs_show_how_long_they_took_when_they_ended_and_why(
             await expect(time).to_contain_text("ended ")
 
 
-async def test_w2_a_job_that_a_restarted_runtime_no_longer_knows_is_lost(page: Page) -> None:
-    async with Site(linked=True).running() as site:
-        job = await site.submit("puppet")
-        await job.says.progress(120, total=600)
-        await page.goto(site.url)
-        row = page.locator(f"tr[data-job='{job.id}']")
-        await expect(row.get_by_role("progressbar")).to_have_attribute(
-            "aria-valuetext", "120 / 600"
-        )
-        await site.replace_runtime()
-        await expect(row.locator(".badge")).to_have_text("lost")
-        await expect(row).to_contain_text("the runtime no longer knows it")
+async def test_w2_a_job_that_a_restarted_runtime_no_longer_knows_is_lost(
+    open_site: OpenSite, page: Page
+) -> None:
+    site = await open_site(linked=True)
+    job = await site.submit("puppet")
+    await job.says.progress(120, total=600)
+    await page.goto(site.url)
+    row = page.locator(f"tr[data-job='{job.id}']")
+    await expect(row.get_by_role("progressbar")).to_have_attribute("aria-valuetext", "120 / 600")
+    await site.replace_runtime()
+    await expect(row.locator(".badge")).to_have_text("lost")
+    await expect(row).to_contain_text("the runtime no longer knows it")
 
 
 async def test_w2_running_jobs_are_above_ended_ones(site: Site, page: Page) -> None:
