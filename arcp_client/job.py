@@ -301,7 +301,9 @@ class JobHandle:
         The stream ends with the job, with the client, and at SIGINT and SIGTERM, which a web server
         would otherwise not pass on before all responses have ended. After 16 MiB it ends with
         ``retry:``, and the browser continues with its next request; so a server never holds more
-        than that for a slow reader. A lost link to the runtime does not end it.
+        than that for a slow reader. It also ends if no further frame is asked for in 30 seconds:
+        the browser does not read, or the server has dropped the response. A lost link to the
+        runtime does not end it.
 
         The events begin with the replay buffer of the job, as those of ``async for event in job``:
         call this once early, or use `Client.sse` for a job of another session.

@@ -259,6 +259,43 @@ async def test_a_reader_that_leaves_releases_everything(client: Client, gates: G
     await job.result()
 
 
+async def test_a_stream_ends_half_a_minute_after_a_frame_if_no_further_one_is_asked_for(
+    client: Client, gates: Gates, clock: VirtualClock
+) -> None:
+    """A web server may keep a generator that it has dropped, until its memory is collected."""
+    job = await client.submit("gated", "one")
+    kept, read = job.sse(), job.sse()
+    browser = Browser()
+    await anext(kept)
+    for _ in range(2):  # retry, job
+        for frame in browser.parser.feed(await anext(read)):
+            browser.timeline.take(frame)
+    await clock.advance(29)
+    assert len(client._parts.streams) == 2
+    browser.parser.feed(await anext(read))
+    await clock.advance(1)
+    assert len(client._parts.streams) == 1
+    with pytest.raises(StopAsyncIteration):
+        await anext(kept)
+    gates["one"].set()
+    assert (await browser.read(read)).end == "success"
+
+
+async def test_a_stream_that_is_asked_for_a_frame_while_it_ends_goes_on(
+    client: Client, gates: Gates
+) -> None:
+    job = await client.submit("gated", "one")
+    await Browser().read(job.sse(), events=1)
+    stream = job.sse()
+    reading = asyncio.ensure_future(Browser().read(stream))
+    async with asyncio.timeout(SOON):
+        while not stream.ag_running:  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+    await browser_streams._end(stream)
+    gates["one"].set()
+    assert (await reading).end == "success"
+
+
 async def test_a_stream_that_is_never_read_counts_as_no_reader(
     client: Client, gates: Gates
 ) -> None:
