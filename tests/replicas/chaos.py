@@ -43,8 +43,13 @@ SCHEMA = "arcp"
 
 @dataclass(frozen=True)
 class Size:
-    """How much happens. Times are in seconds."""
+    """How much happens. Times are in seconds.
 
+    ``lease`` is that of replicas and of the stores of clients. ``late`` is how long after the lease
+    of a dead replica its jobs may take to end.
+    """
+
+    replicas: int = 3
     clients: int = 12
     jobs: int = 40
     events: int = 500
@@ -52,6 +57,7 @@ class Size:
     pause: float = 0.04
     lease: float = 5.0
     spacing: tuple[float, float] = (2.0, 5.0)
+    late: float = 2.0
     deadline: float = 150.0
 
 
@@ -141,7 +147,7 @@ class Chaos:
         await self._stack.enter_async_context(self.balancer)
         await self.replica()
         await self.audit()
-        await asyncio.gather(self.replica(), self.replica())
+        await asyncio.gather(*(self.replica() for _ in range(self.size.replicas - 1)))
         for n in range(self.size.clients):
             await self.client(f"client-{n}")
         while len(self.job_ids) < min(self.size.clients, self.size.jobs):
@@ -498,5 +504,6 @@ class Chaos:
                     continue
                 if not died < self.database_killed < died + took:  # then it had to wait for it
                     late = max(late, took)
-        assert late <= self.size.lease + 2, f"a job of a dead replica ended after {late} s"
+        bound = self.size.lease + self.size.late
+        assert late <= bound, f"a job of a dead replica ended after {late} s"
         return late
