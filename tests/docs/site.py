@@ -1,7 +1,7 @@
 """The built documentation, for tests.
 
 A build takes a minute. So tests use what ``make docs`` has built if it is newer than everything it
-is made from. Otherwise they build it where ``CI`` is set, as `.ci/run` does, and skip elsewhere.
+is made from, as in `.ci/run`. Otherwise they build it where ``CI`` is set, and skip elsewhere.
 """
 
 from __future__ import annotations
