@@ -83,7 +83,7 @@ class HandlerRegistration(Registration):
         order: Order = Order.SESSION,
         batch: Batch | None = None,
         on_error: OnError = "skip",
-        barrier: bool = True,
+        barrier: bool,
         timeout: float | None = None,
         transactional: bool = False,
         gate: ReaderGate,
