@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from arcp_client.events import Event
+from arcp_client.events import Event, Progress
 from arcp_client.models import Checkpoint, OpenJob
 from arcp_client.stores.spool import ChunkLog
 from arcp_client.testing import VirtualClock
@@ -120,4 +121,25 @@ async def test_what_earlier_lives_left_of_results_is_swept(
     assert ours.exists() is known
     assert spool.exists() is known
     await clock.settle()
+    await life.killed()
+
+
+async def test_the_numbers_of_a_new_session_settle_no_event_of_the_session_before(
+    clock: VirtualClock,
+) -> None:
+    """An event whose handler still runs when the client gets a new session is not done with."""
+    store = Store(every=20)
+    life = await next_life(store, 0)
+    life.driver.remembers = lambda _job_id: True  # type: ignore[attr-defined]
+    life.durability.add_job(JOB)
+    life.offer([replace(log(1), id="old")])
+    await clock.advance(INTERVAL)
+    life.driver.session_id, life.driver.received = "sess_2", 0  # type: ignore[misc]
+    life.durability.hold_until_saved("sess_2", fresh=True)
+    life.offer([Progress(seq=1, session_id="sess_2", job_id="job_2")])  # has no handler
+    await clock.advance(2 * INTERVAL)
+    assert life.tape.running == {1}
+    assert store.kept is not None
+    assert (store.kept.session_id, store.kept.mark) == ("sess_2", 1)
+    assert [job.seen for job in store.kept.jobs] == [()]
     await life.killed()
