@@ -16,8 +16,9 @@ app = FastAPI()
 seen: set[str] = set()  # in a table of your database
 
 
-async def take(call: dict[str, Any]) -> None:
-    print(call["type"], "of", call["data"]["job_id"])  # for example, send a push message
+async def store(call: dict[str, Any]) -> None:
+    """Insert the call into a table; another task processes the rows."""
+    print(call["type"], "of", call["data"]["job_id"])
 
 
 @app.post("/hook", status_code=204)
@@ -27,13 +28,13 @@ async def hook(request: Request) -> Response:
     except WebhookVerificationError:
         return Response(status_code=401)
     if request.headers["webhook-id"] not in seen:
-        await take(call)
-        seen.add(request.headers["webhook-id"])  # only now: if `take` fails, it is called again
+        await store(call)
+        seen.add(request.headers["webhook-id"])  # only now: if `store` fails, the call is repeated
     return Response(status_code=204)
 
 
 async def main() -> None:
-    """Call it as a runtime does: twice, and once by somebody without the secret."""
+    """Make the same call twice, as a runtime may do, and once with a wrong secret."""
     data = {"job_id": "job_1", "event_seq": 7, "status": "success"}
     body = json.dumps({"type": "job.ended", "timestamp": "2026-11-29T08:00:00Z", "data": data})
     now = datetime.now(UTC)

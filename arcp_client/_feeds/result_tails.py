@@ -1,8 +1,8 @@
-"""Keeps the end of each result that arrives in pieces, for readers that begin later.
+"""Keeps the ends of the last eight streamed results of a job, for pages that are opened later.
 
-The page of a job computes the same from the pieces that it receives (``ResultStreams`` in
-``web/static/jobstate.js``): a page that begins with these values continues as if it had
-received all pieces.
+The page in the browser computes the same values from the chunks that it receives
+(``ResultStreams`` in ``web/static/jobstate.js``). A page that starts with the values of this module
+and receives the later chunks shows the same as a page that has received all chunks.
 """
 
 from __future__ import annotations

@@ -9,10 +9,12 @@ The usual plan is a ladder. It begins with the first request that the runtime su
         │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history
         ▼ refused                 └──▶ wait for the terminal message ──▶ given up
       list ─────▶ as above
-        ▼ refused, or the job is not listed
-      given up
+        │  └────▶ not listed ──▶ given up, unless this was the first request of the plan:
+        ▼ refused                then subscribe with history
+      resubmit under the same key; if that is not possible: watch, or given up
 
-A job is given up only after an answer or a refusal of the runtime, never because of silence.
+A job is given up only after the runtime has refused a request, does not list the job, or has
+reported that the job ended and then sent no terminal message.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Reorders frames by ``event_seq`` and finds holes: the one place that decides order.
+"""Reorders frames by ``event_seq`` and finds holes.
 
 The *cursor* is the number up to which all frames were received. A *hole* is a range of missing
 numbers below one that was received; the frames behind it wait. A replay fills the hole, or
 `Reassembly.expire` gives it up: its numbers then count as lost. A number that was seen before is a
 repeat. This relies on numbers as the specification defines them (§8.3); for runtimes whose numbers
-may be wrong, the `Peer` makes another `Reassembly`. `receiver` is the layer above.
+may be wrong, the `Peer` makes another `Reassembly`, and for runtimes that mix up the order of a
+history, the `Peer` sorts the history before. `receiver` is the layer above.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Calls handlers, with their time limit, error policy and cancellation.
 
-A *drain task* takes items from a queue, calls the handler for each, and awaits the result itself;
-``serial`` and ``keyed`` start these tasks. If instead the producer called the handler and a task
-awaited the result, timeouts and cancel scopes of the handler would act on the producer.
+A *drain task* takes items from a queue, calls the handler for each item, and awaits the result;
+``serial`` and ``keyed`` start these tasks. The drain task both calls and awaits the handler, so
+that time limits and cancel scopes which the handler opens act on the drain task, and never on the
+producer of the items.
 """
 
 from __future__ import annotations

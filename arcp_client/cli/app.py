@@ -64,11 +64,13 @@ _COMPLETE = "_ARCP_CLIENT_COMPLETE"
 """The environment variable by which a shell asks for a completion."""
 _TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 """The variables that hold the line so far, of bash and of the other shells."""
-_SUMMARY = "Submit jobs to agents over ARCP and follow them in order, across lost connections."
+_SUMMARY = (
+    "Submit jobs to agents over ARCP, and follow their events in order, across lost connections."
+)
 _EPILOG = (
     "Exit codes: 0 success · 1 job failed · 2 usage · 3 connection · 4 authentication ·"
     " 5 not found · 6 lease or budget · 7 gap · 124 timed out · 130 interrupted."
-    "  The token comes from ARCP_TOKEN, a file or the keyring, never from an option."
+    "  Set the token in ARCP_TOKEN, a token file or the keyring; no option takes the token itself."
 )
 
 

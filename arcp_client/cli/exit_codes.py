@@ -55,7 +55,9 @@ _MEANINGS = {
         "authentication",
         "The runtime refused the token, or does not allow the request with this token.",
         "Set `ARCP_TOKEN` or `ARCP_TOKEN_FILE`, name a `--token-file`, or keep the token in the"
-        " keyring with `arcp-client login`. To cancel a job, use the token that submitted it.",
+        " keyring with `arcp-client login`. To cancel a job, use the program that submitted it; for"
+        " a job of `arcp-client run` or `mcp`, call `arcp-client cancel` as the same user on the"
+        " same machine.",
     ),
     Exit.NOT_FOUND: (
         "not found",

@@ -97,15 +97,15 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="A file with the bearer token. By default the token comes from ARCP_TOKEN or"
-        " ARCP_TOKEN_FILE.",
+        help="A file with the bearer token. By default the token comes from ARCP_TOKEN,"
+        " ARCP_TOKEN_FILE, the settings or the keyring.",
     ),
 ]
 ProfileOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="A profile of arcp.toml. By default ARCP_PROFILE.",
+        help="A profile of arcp.toml or of the user's config.toml. By default ARCP_PROFILE.",
         autocompletion=completion.profiles,
     ),
 ]
@@ -130,7 +130,8 @@ AgentsOption = Annotated[
     str | None,
     typer.Option(
         metavar="MODULE:ATTR",
-        help="A Runtime, or a function that takes auth= and returns a Runtime.",
+        help="A Runtime, or a function that returns one. The function may have the parameters"
+        " auth, event_log and webhooks.",
     ),
 ]
 AllowHostOption = Annotated[

@@ -10,7 +10,7 @@ constant memory::
         print(view.phase, view.progress, view.meters)
 
 A `JobRow` is one line of a list of many jobs: what a job is doing (its `Verdict`), and the reason
-why it needs a look, if it does::
+why it needs attention, if it does::
 
     row = JobRow.of(view, datetime.now(UTC))
     print(row.label, row.last, row.reason and row.reason.words(datetime.now(UTC)))

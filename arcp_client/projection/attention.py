@@ -1,4 +1,4 @@
-"""Decides by rules whether a job needs a look, and says why. It reads no clock.
+"""Decides by rules whether a job needs attention, and says why. It reads no clock.
 
 What a job is doing is its `Verdict`, from the rules of `_verdict`; the rules for money and leases
 are here. Each rule has a reason that a person can check, and the time since when it holds. There is
@@ -52,7 +52,7 @@ _PLENTY = Decimal("0.25")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a job needs a look.
+    """Why a job needs attention.
 
     Attributes:
         code: ``asks``, ``lost``, ``failed``, ``spent``, ``budget``, ``lease``, ``silent``,
@@ -137,7 +137,7 @@ def reason_of(
     status: str = "",
     created_at: datetime | None = None,
 ) -> Reason | None:
-    """The first reason, of these, why a job needs a look; ``None`` if it needs none.
+    """The first reason, of these, why a job needs attention; ``None`` if it needs none.
 
     1. Its verdict says that it does not go on by itself: it failed or timed out, the runtime no
        longer knows it, or its agent waits for a person.

@@ -48,7 +48,7 @@ class JobRow:
         ended_at: when it ended; ``None`` while it runs or if it is unknown.
         failure: how it failed, as code and message.
         verdict: what it is doing; ``None`` if nothing is known but its status.
-        reason: why it needs a look; ``None`` if it needs none.
+        reason: why it needs attention; ``None`` if it needs none.
     """
 
     job_id: str

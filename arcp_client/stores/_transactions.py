@@ -1,10 +1,10 @@
 """Runs handlers in transactions that also record which events were handled (D22).
 
-The client is above, and knows events; here an event is a pair of a job's id and a mark. A
-transaction has three steps: it reads which of its events were handled before, calls the handler for
-the others, and records them. The last step also checks that the client still holds its checkpoint.
-It is the last one because it locks the row of the checkpoint: a handler may take long, and the
-lease of the checkpoint must be renewed meanwhile.
+The caller passes each event as a pair of a job's id and a mark. A transaction has three steps: read
+which of its events were handled before, call the handler for the others, and record these. The last
+step also checks that the client still holds its checkpoint. The check comes last because it locks
+the checkpoint's row; an earlier lock would block the renewal of the client's hold on the checkpoint
+while a slow handler runs.
 """
 
 from __future__ import annotations

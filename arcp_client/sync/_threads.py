@@ -1,9 +1,9 @@
-"""Calls blocking handlers in threads, while the loop thread counts them one after another.
+"""Calls blocking handlers in threads, and records in the loop thread, in order, which have ended.
 
-A change of threads costs more than most handlers. So a thread gets several events at once, and runs
-ahead of the loop. It stops after a failure, after 64 events, or at the end of the call during which
-5 ms are over. The loop then counts the ended calls in order, as if it had made them itself. For a
-handler of batches, a thread makes one call at a time.
+A change of threads costs more time than most handlers. So a thread gets several events at once, and
+runs ahead of the loop. The thread stops after a failure, after 64 events, or after the first call
+that ends 5 ms or more after the start. The loop then records the ended calls in order, in the same
+way as calls that it makes itself. For a handler of batches, a thread makes one call at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A job in a line says how it is doing, with exact numbers, and why it needs a look."""
+"""A job in a line says how it is doing, with exact numbers, and why it needs attention."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_digits_that_a_float_would_change_are_kept(text: str) -> None:
     assert meter.spent == Decimal(text)
 
 
-# ------------------------------------------------------------------------- why it needs a look
+# ------------------------------------------------------------------------- why it needs attention
 
 
 def why(*told: Event, now: float = 5, **options: Any) -> Reason | None:

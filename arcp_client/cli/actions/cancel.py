@@ -54,7 +54,8 @@ async def request_cancel(client: Client, job_id: str, reason: str | None = None)
         raise CommandError(
             Exit.AUTHENTICATION,
             f"the runtime did not allow it: {refused.message or refused.code}",
-            "a job is cancelled from where it was submitted: Ctrl-C twice, or this user's account",
+            "use the program that submitted the job; for a job of `arcp-client run` or `mcp`, call"
+            " `arcp-client cancel` as the same user on the same machine",
         ) from refused
     if job.id != job_id:
         raise CommandError(

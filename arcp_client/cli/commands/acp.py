@@ -22,11 +22,13 @@ def acp(
         ),
     ] = None,
     json_lines: Annotated[
-        bool, typer.Option("--json", help="Write updates as JSON lines.")
+        bool, typer.Option("--json", help="Write each update as a JSON document in its own line.")
     ] = False,
     cwd: Annotated[
         str,
-        typer.Option(metavar="DIR", help="The directory of the agent, which may read files there."),
+        typer.Option(
+            metavar="DIR", help="The agent's working directory, in which it may read files."
+        ),
     ] = ".",
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Continue the session with this id.")

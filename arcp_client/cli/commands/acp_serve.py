@@ -18,8 +18,9 @@ def acp_serve(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="The directory of a hosted agent, as the runtime names it; relative to the agent's"
-            " own. By default the editor's directory, which must then exist there.",
+            help="The agent's working directory on the runtime's machine. A relative path starts at"
+            " the agent's default directory. By default the editor's directory, which must then"
+            " exist on the runtime's machine.",
         ),
     ] = None,
     lease: LeaseOption = None,
@@ -31,10 +32,10 @@ def acp_serve(
 ) -> int:
     """Serve an agent to an editor, as an ACP agent.
 
-    The command speaks ACP on stdin and stdout.
-    Editors such as Zed start this command. Each session is a job of the runtime, which goes on when
-    the editor ends; the next editor loads the session and follows it. A question that is open is
-    asked again. The agent is one that serve --acp made, or any other: then each prompt is a job.
+    Editors such as Zed start this command, and speak ACP with it over stdin and stdout.
+    For an agent from serve --acp, a session of the editor is one job; for any other agent, each
+    prompt is a job. Jobs continue when the editor ends: the next editor loads the session and
+    follows its jobs, and questions that are still open are asked again.
     """
     from arcp_client.cli.actions import acp_serve as action
     from arcp_client.cli.connection import place

@@ -22,14 +22,17 @@ def answer(
     *,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Idempotency key: the same answer is taken once."),
+        typer.Option(
+            metavar="KEY", help="Idempotency key: repeating the command with it has no effect."
+        ),
     ] = None,
     at: ConnectionOptions,
     form: OutputOptions,
 ) -> int:
     """Answer a question that the agent of a job has asked.
 
-    Exactly one answer is taken. If another one was first, the command says whose.
+    The runtime accepts only the first answer. If someone else has answered already, the command
+    says who and what.
     """
     from arcp_client.cli.actions import answer as action
     from arcp_client.cli.connection import place

@@ -6,7 +6,7 @@ from arcp_client.cli.options import CancelReason, ConnectionOptions, JobArgument
 
 
 def cancel(job: JobArgument, *, reason: CancelReason = None, at: ConnectionOptions) -> int:
-    """Cancel a job that was submitted on this machine."""
+    """Cancel a job that you submitted with arcp-client run or mcp on this machine."""
     from arcp_client.cli.actions import cancel as action
     from arcp_client.cli.connection import place
 

@@ -12,16 +12,17 @@ from arcp_client.cli.options import ConnectionOptions, OutputOptions, ReconnectF
 def inbox(
     *,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show new questions too, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Also show new questions, until Ctrl-C.")
     ] = False,
     answer: Annotated[
-        bool, typer.Option("--answer", help="Ask each question here, and send what you type.")
+        bool,
+        typer.Option("--answer", help="Ask you each question, and send the answer that you type."),
     ] = False,
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
     form: OutputOptions,
 ) -> int:
-    """List the questions of agents that wait for an answer."""
+    """List the open questions of agents, over all jobs that you may see."""
     from arcp_client.cli.actions import inbox as action
     from arcp_client.cli.connection import place
 

@@ -27,8 +27,8 @@ def mcp(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="With --http, a file with the token of MCP clients. By default the token comes"
-            " from ARCP_MCP_TOKEN or ARCP_MCP_TOKEN_FILE.",
+            help="With --http: a file with the token that MCP clients must send. By default the"
+            " token comes from ARCP_MCP_TOKEN or ARCP_MCP_TOKEN_FILE.",
         ),
     ] = None,
     allow_host: AllowHostOption = None,
@@ -44,7 +44,7 @@ def mcp(
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="Time that a call waits for its job; a longer job continues.",
+            help="How long a call waits for its job. A job that takes longer continues.",
         ),
     ] = 50.0,
     lease: LeaseOption = None,
@@ -54,12 +54,12 @@ def mcp(
     ] = None,
     at: ConnectionOptions,
 ) -> int:
-    """Serve the runtime's agents as tools of MCP.
+    """Serve the runtime's agents as tools of the Model Context Protocol (MCP).
 
     By default the MCP client starts this command and talks to its stdin and stdout.
     A job that does not end within a call continues; the tools job_status, job_result and
-    job_cancel take its id, also in a later process. With --http, only this machine is served
-    unless there is a token.
+    job_cancel take the id of the job, also in a later process. To serve other machines with --http,
+    set --host 0.0.0.0; a token is then required.
     """
     from arcp_client.cli.actions import mcp as action
     from arcp_client.cli.connection import place

@@ -32,7 +32,7 @@ def record(
 ) -> int:
     """Record jobs to a transcript until they end. Secrets are masked.
 
-    The exit codes are those of watch. Ctrl-C ends the recording; the jobs keep running.
+    Ctrl-C ends the recording; the jobs keep running. Exit codes: see arcp-client --help.
     """
     from arcp_client.cli.actions import record as action
     from arcp_client.cli.connection import place

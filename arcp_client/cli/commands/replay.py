@@ -36,7 +36,8 @@ def replay(
 ) -> int:
     """Show a recorded job, or serve a recording as a runtime.
 
-    The exit codes are those of watch. For an incomplete recording the exit code is never 0.
+    The exit code is that of the recorded job (see arcp-client --help), and 7 for an incomplete
+    recording.
     """
     from arcp_client.cli.actions import replay as action
     from arcp_client.cli.output_format import Output

@@ -43,7 +43,7 @@ def run(
         typer.Option(
             metavar="N",
             min=0,
-            help="Begin the job again, N times at most, if its error is retryable.",
+            help="Submit the job again, at most N times, if it ends with a retryable error.",
         ),
     ] = 0,
     save: SaveOption = None,
@@ -52,10 +52,18 @@ def run(
     ] = False,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Continue the newest unfinished run, or the run of a job."),
+        typer.Option(
+            "--resume",
+            help="Follow the newest job of arcp-client run that has not ended, or the job whose id"
+            " is given as AGENT.",
+        ),
     ] = False,
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Do not save the run: --resume cannot continue it.")
+        bool,
+        typer.Option(
+            "--ephemeral",
+            help="Save nothing: --resume and arcp-client cancel then do not find the job.",
+        ),
     ] = False,
     record: Annotated[
         Path | None,
@@ -72,7 +80,7 @@ def run(
     With the name of an agent, --help also shows the input that the agent declares.
 
     Events go to stderr, the result to stdout; with --output json or jsonl both go to stdout.
-    Ctrl-C leaves the job running, and prints the command with which you continue the run; a second
+    Ctrl-C ends the command, not the job, and prints a command that follows the job again. A second
     Ctrl-C cancels the job. After a crash or a reboot, continue with arcp-client run --resume.
     """
     from arcp_client.cli.actions import run as action

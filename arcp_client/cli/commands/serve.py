@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from arcp_client.cli.options import AgentsOption, AllowHostOption, HostOption, PortOption, TokenFile
+from arcp_client.cli.options import AgentsOption, AllowHostOption, HostOption, PortOption
 
 
 def serve(
@@ -17,7 +17,14 @@ def serve(
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Serve the parent process over stdin and stdout.")
     ] = False,
-    token_file: TokenFile = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file with the token that clients must send. By default the token comes from"
+            " ARCP_TOKEN or ARCP_TOKEN_FILE.",
+        ),
+    ] = None,
     db: Annotated[
         Path | None,
         typer.Option(
@@ -31,8 +38,9 @@ def serve(
             metavar="URL",
             envvar="ARCP_STORE",
             show_envvar=True,
-            help="Be a replica: share sessions, jobs and events with all processes on this"
-            " PostgreSQL database, postgresql://…. Also answers /healthz, /readyz and /metrics.",
+            help="Run as a replica: share sessions, jobs and events with all processes that use"
+            " this PostgreSQL database (postgresql://…), and answer /healthz, /readyz and"
+            " /metrics.",
         ),
     ] = None,
     lease: Annotated[
@@ -40,7 +48,8 @@ def serve(
         typer.Option(
             min=0.5,
             metavar="SECONDS",
-            help="With --store: time after which a silent replica counts as dead.",
+            help="With --store: time without a sign of life after which other replicas take over"
+            " the jobs of a replica. Not the lease of a job.",
         ),
     ] = 5.0,
     tls_cert: Annotated[
@@ -75,24 +84,26 @@ def serve(
             envvar="ARCP_WEBHOOK",
             show_envvar=True,
             help="Call this https:// URL when a question is opened or settled, and when a job"
-            " ends. Calls are signed and have no content of the job. May be repeated.",
+            " ends. Calls are signed; they contain ids and a status, but no question, answer,"
+            " input or result. May be repeated.",
         ),
     ] = None,
     webhook_secret: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="The file with the secret that signs the calls, whsec_…: one for all webhooks, or"
-            " one for each, in their order. By default ARCP_WEBHOOK_SECRET. Several secrets in one"
-            " file all sign.",
+            help="A file with the secret (whsec_…) that signs the calls. Give one file for all"
+            " webhooks, or one for each webhook, in the same order. By default"
+            " ARCP_WEBHOOK_SECRET. If a file has several secrets, each call is signed with all of"
+            " them.",
         ),
     ] = None,
     webhook_event: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KIND",
-            help="Call only for this: question.opened, question.settled or job.ended. May be"
-            " repeated.",
+            help="Make only calls of this kind: question.opened, question.settled or job.ended."
+            " May be repeated.",
         ),
     ] = None,
     webhook_http: Annotated[

@@ -18,7 +18,10 @@ def top(
     ] = False,
     sort: Annotated[
         Literal["time", "look", "progress", "cost", "name"],
-        typer.Option(metavar="ORDER", help="time, look, progress, cost or name."),
+        typer.Option(
+            metavar="ORDER",
+            help="time, look (jobs that need attention first), progress, cost or name.",
+        ),
     ] = "time",
     agent: Annotated[
         str | None,
@@ -29,11 +32,13 @@ def top(
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
 ) -> int:
-    """Watch all jobs live on a full screen.
+    """Watch all jobs that you may see, live on a full screen.
 
-    Each line says how a job is doing, and why it needs a look. Keys: arrows select a job, Enter
-    shows its events, / filters, l shows the jobs that need a look, c cancels, o changes the order,
-    q quits. With --lines, or without a terminal, the command prints a line for each change.
+    Each line has the state of a job, and why the job needs attention: for example, it asks a
+    question, is silent, or has little budget left. Keys: arrows select a job, Enter shows its
+    events, / filters, l shows only the jobs that need attention, a answers a question, c cancels, o
+    changes the order, q quits. With --lines, or without a terminal, the command prints a line for
+    each change.
     """
     from arcp_client.cli.actions import top as action
     from arcp_client.cli.connection import place

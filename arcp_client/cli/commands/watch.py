@@ -21,17 +21,17 @@ def watch(
             metavar="N",
             min=0,
             max=10_000,
-            help="Show only the last N of the past events. By default all.",
+            help="Print only the last N past events. By default all.",
         ),
     ] = None,
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
     form: OutputOptions,
 ) -> int:
-    """Follow a job of any of your sessions to its end.
+    """Follow a job that you may see, to its end.
 
-    With --tail N, a long job is shown from its newest events on; the state below them is that of
-    all events. Ctrl-C stops watching; the job continues.
+    With --tail N, only the last N past events are printed; the status view still counts all events.
+    Ctrl-C stops watching; the job continues.
     """
     from arcp_client.cli.actions import watch as action
     from arcp_client.cli.connection import place

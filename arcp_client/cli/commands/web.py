@@ -21,7 +21,8 @@ def web(
     host: HostOption = "127.0.0.1",
     port: PortOption = 7778,
     allow_control: Annotated[
-        bool, typer.Option("--allow-control", help="Let users submit and cancel jobs.")
+        bool,
+        typer.Option("--allow-control", help="Let users submit and cancel jobs, and answer."),
     ] = False,
     login_file: Annotated[
         Path | None,
@@ -42,7 +43,8 @@ def web(
 ) -> int:
     """Serve a dashboard of the runtime's jobs to browsers.
 
-    The dashboard is read-only, unless --allow-control lets users submit and cancel jobs.
+    The dashboard is read-only. With --allow-control, users can submit and cancel jobs, and answer
+    questions.
     To serve other machines, set --host 0.0.0.0; this requires a login token.
     """
     from arcp_client.cli.actions import web as action

@@ -53,7 +53,7 @@ def name_of(row: Row) -> str:
 
 
 def reason_of(row: Row) -> Reason | None:
-    """Why the job needs a look, as an object that can say it with its time."""
+    """Why the job needs attention, as an object that can say it with its time."""
     told = row.get("reason")
     if not told:
         return None
@@ -161,7 +161,7 @@ def _tokens(row: Row) -> str:
 
 
 def _now(row: Row, now: datetime) -> Text:
-    """What the job does, or why it needs a look."""
+    """What the job does, or why it needs attention."""
     reason = reason_of(row)
     if reason is None:
         return Text("" if row["status"] in _OVER else harmless(row.get("last") or ""), "dim")

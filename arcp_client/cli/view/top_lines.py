@@ -1,4 +1,4 @@
-"""Prints a line for each job that is new, has changed its state, or begins to need a look.
+"""Prints a line for each job that is new, has changed its state, or begins to need attention.
 
 For screen readers, and for output that is no terminal.
 """

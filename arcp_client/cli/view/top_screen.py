@@ -182,7 +182,7 @@ class TopApp(App[None]):
         Binding("end,G", "move(1000000)", "last"),
         Binding("enter,right,f", "open", "open"),
         Binding("slash", "filter", "filter"),
-        Binding("l", "only('look')", "needs a look"),
+        Binding("l", "only('look')", "needs attention"),
         Binding("r", "only('running')", "running"),
         Binding("e", "only('ended')", "ended"),
         Binding("escape", "everything", "all"),

@@ -1,7 +1,7 @@
-"""Answers and messages of this replica's clients, about which other replicas decide.
+"""Passes answers and messages of clients to the replicas that decide about them.
 
-An answer or a message is left in the store of the replicas, where the replica that decides finds
-it. What it has decided is read from there, too: wake-ups carry no data.
+This replica writes an answer or a message into the store that the replicas share. The replica that
+decides reads it there, and writes its decision into the same store. Wake-ups carry no data.
 """
 
 from __future__ import annotations

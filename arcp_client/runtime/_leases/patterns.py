@@ -1,9 +1,10 @@
 """Decides whether lease patterns cover a target, and which spellings can be covered (§9.2).
 
 The target of an operation is a plain text, such as a path; the target of a delegation is itself a
-pattern. For both, a pattern covers a target if it includes everything that the target matches. If
-the two texts do not prove this, the answer is no. A target that two programs may interpret
-differently is never covered, because the check could interpret it differently from the operation.
+pattern. A pattern covers a plain text if it matches the text. It covers another pattern if it
+matches every text that the other pattern matches. If the check cannot establish this, the target is
+not covered. A target that two programs may interpret differently is not covered either, because the
+operation could interpret the target differently from the check.
 """
 
 from __future__ import annotations

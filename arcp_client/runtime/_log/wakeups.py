@@ -1,8 +1,9 @@
 """Wakes the other replicas through PostgreSQL's NOTIFY. Wake-ups carry ids and no data.
 
-A wake-up is sent beside the transaction that wrote, because NOTIFY takes a lock of the whole server
-until its transaction ends. So that it ends soon, its commit waits for no disk. A lost one costs at
-most a second: each replica polls.
+A wake-up is sent in a transaction of its own, beside the one that wrote, because NOTIFY takes a
+lock of the whole server until its transaction ends. The commit of the wake-up is asynchronous (it
+does not wait for the disk), so its transaction ends soon. A lost wake-up delays a replica by at
+most one second, because each replica also polls.
 """
 
 from __future__ import annotations

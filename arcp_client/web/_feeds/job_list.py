@@ -189,7 +189,7 @@ class JobList:
         while True:
             await self.refresh()
             self._choose()
-            # Whether a job needs a look changes with the time, too.
+            # Whether a job needs attention changes with the time, too.
             self._touched |= {
                 job_id for job_id, row in self._rows.items() if row["status"] not in _OVER
             }

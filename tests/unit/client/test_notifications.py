@@ -187,3 +187,47 @@ async def test_a_jobs_own_notifications_complete_with_its_end(client: Client, ga
     await asyncio.sleep(0)
     assert seen[-1] == "end"
     assert all(one.job_id == job.id for one in seen[:-1])  # type: ignore[attr-defined]
+
+
+async def test_the_reader_calls_observers_and_operators_but_no_handlers_and_no_iterators(
+    client: Client,
+) -> None:
+    """So observers and operators must not block, and handlers and iterators may."""
+    tasks: dict[str, set[asyncio.Task[object] | None]] = {}
+
+    def note(where: str) -> bool:
+        tasks.setdefault(where, set()).add(asyncio.current_task())
+        return True
+
+    async def work(event: Event) -> None:
+        note("concat_map_async")
+
+    def observe(event: Event) -> None:
+        note("observer")
+
+    client.notifications.subscribe(observe)
+    client.notifications.pipe(
+        ops.filter(lambda event: note("operator")), concat_map_async(work)
+    ).subscribe()
+
+    @client.on(Event)
+    async def handler(event: Event) -> None:
+        note("handler")
+
+    @client.on(Event)
+    def plain_handler(event: Event) -> None:
+        note("plain handler")
+
+    job = await client.submit("say", ["a", "b"])
+    async for _ in job:
+        note("iterator")
+    await client.drain()
+
+    [reader] = tasks["observer"]
+    assert tasks["operator"] == {reader}
+    assert reader is not None
+    assert "reader" in reader.get_name()
+    assert tasks["iterator"] == {asyncio.current_task()}
+    for where in ("handler", "plain handler", "concat_map_async"):
+        assert tasks[where]
+        assert reader not in tasks[where]
