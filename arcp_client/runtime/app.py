@@ -79,8 +79,8 @@ class Runtime:
             ``None`` to refuse (§6.1).
         event_log: stores the events of each session for resumes, in memory or in a file.
         heartbeat_interval: seconds (§6.4); ``None`` turns heartbeats off.
-        resume_window: seconds that a session without a connection and without running jobs is kept
-            (§6.3).
+        resume_window: seconds that a session without a connection is kept (§6.3). If a job of the
+            session still runs at the end of this time, the session is kept for as long again.
         limits: all other limits.
         policy: lets principals observe the jobs of others; by default only the principal that
             submitted a job may (§14).
