@@ -22,7 +22,10 @@ def inbox(
     reconnect_for: ReconnectFor = 600.0,
     form: OutputOptions,
 ) -> int:
-    """List the open questions of agents, over all jobs that you may see."""
+    """List the open questions of agents.
+
+    The list has the questions of all jobs that you may see.
+    """
     from arcp_client.cli.actions import inbox as action
     from arcp_client.cli.connection import place
 

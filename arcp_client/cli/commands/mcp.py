@@ -54,8 +54,9 @@ def mcp(
     ] = None,
     at: ConnectionOptions,
 ) -> int:
-    """Serve the runtime's agents as tools of the Model Context Protocol (MCP).
+    """Serve the runtime's agents as MCP tools.
 
+    MCP is the Model Context Protocol.
     By default the MCP client starts this command and talks to its stdin and stdout.
     A job that does not end within a call continues; the tools job_status, job_result and
     job_cancel take the id of the job, also in a later process. To serve other machines with --http,

@@ -6,7 +6,7 @@ from arcp_client.cli.options import ConnectionOptions, OutputOptions
 
 
 def ping(*, at: ConnectionOptions, form: OutputOptions) -> int:
-    """Connect to a runtime; show its name, its agents and the round-trip time."""
+    """Connect to a runtime; show its agents and the round-trip time."""
     from arcp_client.cli.actions import ping as action
     from arcp_client.cli.connection import place
 
