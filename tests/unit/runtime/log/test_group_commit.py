@@ -27,7 +27,7 @@ from arcp_client.runtime._log.entries import (
 )
 from arcp_client.runtime._log.event_log import MemoryEventLog
 from arcp_client.runtime._log.journal import Journal
-from arcp_client.runtime._log.sqlite import _upgrade
+from arcp_client.runtime._log.sqlite_schema import upgrade_runs
 from arcp_client.testing import VirtualClock
 
 MIB = 1024 * 1024
@@ -439,7 +439,7 @@ async def test_large_events_of_the_first_version_are_spread_over_rows(tmp_path: 
         [(index, index + 1, MIB) for index in range(5)],
     )
     database.execute("BEGIN")
-    _upgrade(database)
+    upgrade_runs(database)
     database.execute("COMMIT")
     assert database.execute("SELECT sum(count) FROM events").fetchall() == [(5,)]
     database.close()
