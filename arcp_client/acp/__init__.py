@@ -30,11 +30,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arcp_client.acp import schema, updates
+    from arcp_client.acp._http.connector import HttpConnector
     from arcp_client.acp.client import AcpClient
     from arcp_client.acp.errors import (
         AgentRefused,
         AuthRequired,
         CallCancelled,
+        HttpRefused,
         MethodUnknown,
         NotFound,
         Refusal,
@@ -56,6 +58,8 @@ _HOME_OF = {
     "AuthRequired": "errors",
     "CallCancelled": "errors",
     "FileSystem": "services.files",
+    "HttpConnector": "_http.connector",
+    "HttpRefused": "errors",
     "AcpLimits": "limits",
     "LocalFiles": "services.files",
     "LocalTerminals": "services.terminals",
@@ -81,6 +85,8 @@ __all__ = [
     "AuthRequired",
     "CallCancelled",
     "FileSystem",
+    "HttpConnector",
+    "HttpRefused",
     "LocalFiles",
     "LocalTerminals",
     "MethodUnknown",

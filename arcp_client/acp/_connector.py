@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -18,6 +19,7 @@ from arcp_client.transports.stdio import StdioConnector
 __all__ = ["asks_once", "connector_for", "name_of"]
 
 _WEBSOCKETS = ("ws://", "wss://")
+_HTTP = ("http://", "https://")
 
 
 def connector_for(
@@ -36,23 +38,26 @@ def connector_for(
     if isinstance(argv, str) and "://" in argv:
         if env is not None:
             raise ValueError("env is for an agent that is a program, not for one behind a URL")
-        connector: Connector = _websocket(argv, token, limits)
+        connector = _remote(argv, token, limits)
         return connector, connector.target
     if token is not None:
         raise ValueError(
-            "token is for an agent behind a ws:// or wss:// URL; give a connector its headers="
+            "token is for an agent behind a URL of HTTP or WebSocket; give a connector its headers="
         )
     if isinstance(argv, Connector):
         return argv, argv.target
     check.arguments("argv", argv)
     words: Sequence[str | os.PathLike[str]] = argv
-    connector = StdioConnector(words, cwd=cwd, env=env, max_line=limits.max_line)
-    return connector, " ".join(os.fspath(part) for part in words)
+    program = StdioConnector(words, cwd=cwd, env=env, max_line=limits.max_line)
+    return program, " ".join(os.fspath(part) for part in words)
 
 
-def _websocket(url: str, token: str | SecretStr | None, limits: AcpLimits) -> Connector:
-    if not url.lower().startswith(_WEBSOCKETS):
-        raise ValueError("the URL of an agent in argv must begin with ws:// or wss://")
+def _remote(url: str, token: str | SecretStr | None, limits: AcpLimits) -> Connector:
+    over_http = url.lower().startswith(_HTTP)
+    if not over_http and not url.lower().startswith(_WEBSOCKETS):
+        raise ValueError(
+            "the URL of an agent in argv must begin with ws://, wss://, http:// or https://"
+        )
     headers: dict[str, str] = {}
     if token is not None:
         if not isinstance(token, str | SecretStr):  # the value is not shown: it may be a secret
@@ -61,6 +66,10 @@ def _websocket(url: str, token: str | SecretStr | None, limits: AcpLimits) -> Co
         if not secret or not secret.isascii() or not secret.isprintable():
             raise ValueError("token must be printable ASCII and not empty")
         headers["Authorization"] = f"Bearer {secret}"
+    if over_http:
+        module = importlib.import_module("arcp_client.acp._http.connector")  # needs aiohttp
+        http: Connector = module.HttpConnector(url, headers=headers, max_frame=limits.max_line)
+        return http
     return transports.WebSocketConnector(url, headers=headers, max_frame=limits.max_line)
 
 
@@ -74,6 +83,7 @@ def name_of(argv: Any, connector: Connector) -> str:
 def asks_once(connector: Connector) -> bool:
     """Whether a link may take one ``initialize`` only, so that another one needs a new link.
 
-    The servers of the protocol's SDK for WebSockets are like that.
+    The servers of the protocol's SDK for WebSockets are like that. A link over HTTP begins anew
+    with each ``initialize``.
     """
     return connector.target.startswith(_WEBSOCKETS)

@@ -74,9 +74,10 @@ class AcpClient(Listening):
     closed is reported with a ResourceWarning, and its agent is killed (D20).
 
     Args:
-        argv: the program and its arguments, a ``ws://`` or ``wss://`` URL, or a connector that
-            opens a link to an agent, such as a `WebSocketConnector` with headers or a proxy. Over a
-            WebSocket, every message is a text frame of at most ``limits.max_line`` bytes.
+        argv: the program and its arguments, a URL of a WebSocket (``ws://``, ``wss://``) or of the
+            streamable HTTP transport (``http://``, ``https://``), or a connector that opens a link
+            to an agent, such as a `WebSocketConnector` or `HttpConnector` with headers or a proxy.
+            A message has at most ``limits.max_line`` bytes.
         cwd: its working directory, and the base of relative session directories. An agent behind a
             URL takes session directories for its own: give absolute ones of its machine.
         env: its whole environment; None inherits this process's. Only for programs.
@@ -92,8 +93,8 @@ class AcpClient(Listening):
         info: name and version of this client.
         versions: the versions of the protocol to speak; the first one is preferred. An agent that
             does not speak it gets the next one. Version 2 is a draft.
-        token: sent with the upgrade as ``Authorization: Bearer``. Only for URLs. Neither messages
-            nor the repr contain it.
+        token: sent as ``Authorization: Bearer``, with the upgrade or with every request. Only for
+            URLs. Neither messages nor the repr contain it.
     """
 
     def __init__(

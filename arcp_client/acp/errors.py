@@ -7,7 +7,8 @@
         ├── AuthRequired          -32000: authenticate first
         ├── NotFound              -32002: unknown session or resource
         ├── MethodUnknown         -32601: the agent does not support the method
-        └── CallCancelled         -32800: the agent ended the call on request
+        ├── CallCancelled         -32800: the agent ended the call on request
+        └── HttpRefused           the agent's server refused the message; ``status``
     ArcpError
     └── Refusal                   raised by a service or handler; the agent gets it as an error
 """
@@ -24,6 +25,7 @@ __all__ = [
     "AgentRefused",
     "AuthRequired",
     "CallCancelled",
+    "HttpRefused",
     "MethodUnknown",
     "NotFound",
     "Refusal",
@@ -118,6 +120,32 @@ class CallCancelled(AgentRefused):
     remedy: ClassVar[str] = "Nothing: the cancellation was requested."
 
     default_code = "CALL_CANCELLED"
+
+
+class HttpRefused(AgentRefused):
+    """The HTTP server of the agent refused one message. The connection stays open.
+
+    The agent has not got the message, unless a proxy gave the answer after it had passed it on
+    (``status`` 502 or 504).
+
+    Attributes:
+        status: the status of the answer, such as 429.
+        retry_after: seconds after which the server takes it, if it says so; otherwise None.
+    """
+
+    remedy: ClassVar[str] = (
+        "The message says what the server objects to. After 429 or 503, call again, not before "
+        "``retry_after`` seconds; after 409, load or resume the session first."
+    )
+
+    default_code = "HTTP_REFUSED"
+
+    def __init__(
+        self, message: str = "", *, status: int = 0, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
 
 
 class Refusal(ArcpError):

@@ -1,18 +1,30 @@
-"""Converts errors of opening a WebSocket to ConnectFailed, with advice and without secrets."""
+"""Converts errors of HTTP connections to ConnectFailed, with advice and without secrets."""
 
 from __future__ import annotations
 
 import os
 import socket
-import ssl
+import ssl as tls
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from arcp_client import _arguments as check
 from arcp_client.errors import ConnectFailed
 
-__all__ = ["RedirectRefused", "explain", "refuse_redirect", "sanitized"]
+__all__ = [
+    "RedirectRefused",
+    "check_address",
+    "explain",
+    "judge",
+    "may_pass",
+    "phrase",
+    "refuse_redirect",
+    "sanitized",
+]
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
@@ -56,6 +68,24 @@ async def refuse_redirect(
     return response
 
 
+def check_address(url: Any, *, ssl: Any, headers: Any, proxy: Any) -> None:
+    """Check the arguments that connectors of URLs share.
+
+    Raises:
+        TypeError, ValueError: one of them is wrong.
+    """
+    check.a_text("url", url, empty=True)
+    check.a_mapping("headers", headers, none=True)
+    given: Mapping[Any, Any] = headers or {}
+    for name, value in given.items():
+        if not isinstance(value, str):  # the value is not shown: it may be a secret
+            raise TypeError(f"header {name!r:.60} must be a string, not a {type(value).__name__}")
+    check.a_text("proxy", proxy, none=True)
+    check.an_instance(
+        "ssl", ssl, (tls.SSLContext, aiohttp.Fingerprint, bool), "an SSLContext or False", none=True
+    )
+
+
 def sanitized(url: str) -> str:
     """Return ``scheme://host:port/path`` of a URL, without user, password, query and fragment."""
     try:
@@ -79,13 +109,14 @@ def explain(error: BaseException, target: str, *, timeout: float) -> ConnectFail
     The error of aiohttp is dropped, because its text and its arguments contain the whole URL and
     the proxy's password. The error of the operating system is kept as ``__cause__``.
     """
-    text, permanent = _judge(error, timeout)
+    text, permanent = judge(error, timeout)
     failure = ConnectFailed(f"cannot connect to {target}: {text}", permanent=permanent)
     failure.__cause__ = _harmless_cause(error)
     return failure
 
 
-def _judge(error: BaseException, timeout: float) -> tuple[str, bool]:
+def judge(error: BaseException, timeout: float) -> tuple[str, bool]:
+    """Return what failed, and whether another try is useless."""
     match error:
         case RedirectRefused():
             return f"the server redirects to {error.location} ({error.status}); use that URL", True
@@ -123,31 +154,41 @@ def _http(error: aiohttp.ClientResponseError) -> tuple[str, bool]:
         return "the answer is not HTTP", False
     if status == HTTPStatus.SWITCHING_PROTOCOLS:
         return f"the server's upgrade answer is wrong ({error.message})", True
-    try:
-        name = f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        name = str(status)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY:
-        return f"HTTP {name}", False
+    if may_pass(status):
+        return phrase(status), False
     advice = _ADVICE.get(status, "that is not a WebSocket endpoint; check the URL's path")
-    return f"HTTP {name}: {advice}", True
+    return f"{phrase(status)}: {advice}", True
+
+
+def phrase(status: int) -> str:
+    """Return an HTTP status as text, such as ``HTTP 404 Not Found``."""
+    try:
+        return f"HTTP {status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"HTTP {status}"
+
+
+def may_pass(status: int) -> bool:
+    """Whether another try can help after a status: the server is busy or broken."""
+    return status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY
 
 
 def _tls(error: aiohttp.ClientSSLError) -> tuple[str, bool]:
     inner = error.os_error
     reason = getattr(inner, "reason", None)
     if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
-        return "the server does not speak TLS at this port; use ws:// or another port", True
-    if isinstance(inner, ssl.SSLCertVerificationError):
+        advice = "use ws:// or http://, or another port"
+        return f"the server does not speak TLS at this port; {advice}", True
+    if isinstance(inner, tls.SSLCertVerificationError):
         return f"the server's certificate does not verify ({inner.verify_message}); {_TRUST}", True
     return f"the TLS handshake failed ({_reason(error)})", False
 
 
 def _reason(error: BaseException) -> str:
     cause = _harmless_cause(error)
-    if isinstance(cause, ssl.SSLCertVerificationError):
+    if isinstance(cause, tls.SSLCertVerificationError):
         return cause.verify_message
-    if isinstance(cause, socket.gaierror | ssl.SSLError):
+    if isinstance(cause, socket.gaierror | tls.SSLError):
         return cause.strerror or type(cause).__name__  # their numbers are not errno values
     for known in (cause, error):
         if isinstance(known, OSError) and known.errno is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from arcp_client._wire.unreadable import head_of, identify
 from arcp_client.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["DroppedLine", "LineSplitter", "one_line"]
+__all__ = ["DroppedLine", "LineSplitter", "one_line", "start_of", "too_long", "utf8"]
 
 _START = 4096  # kept of an overlong line: enough to identify its message
 
@@ -42,7 +42,6 @@ class LineSplitter:
 
     def __init__(self, max_line: int) -> None:
         self._max_line = max_line
-        self._start_size = min(_START, max_line)
         self._pieces: list[bytes] = []  # the incomplete line
         self._size = 0
         self._head = b""  # the beginning of the overlong line being dropped
@@ -84,13 +83,13 @@ class LineSplitter:
         self._pieces.append(piece)
         # one more for a "\r", which does not belong to the line
         if self._size > self._max_line + 1:
-            self._head = b"".join(self._pieces)[: self._start_size]
+            self._head = start_of(b"".join(self._pieces), self._max_line)
             self._pieces.clear()
 
     def _finish(self, lines: list[bytes | RemoteProtocolError]) -> None:
         if self._head:
             size = self._size - (self._last == b"\r")
-            lines.append(self._too_long(size, self._head))
+            lines.append(too_long("a line", size, self._head, limit=self._max_line))
             self._head = b""
         else:
             self._check(b"".join(self._pieces), lines)
@@ -103,28 +102,43 @@ class LineSplitter:
         if not line or line.isspace():
             return
         if len(line) > self._max_line:
-            lines.append(self._too_long(len(line), line))
-        elif line.isascii():
-            lines.append(line)
+            start = start_of(line, self._max_line)
+            lines.append(too_long("a line", len(line), start, limit=self._max_line))
         else:
-            lines.append(_decoded(line))
-
-    def _too_long(self, size: int, line: bytes) -> RemoteProtocolError:
-        return DroppedLine(
-            f"a line of {size} bytes is over this side's limit of {self._max_line} bytes"
-            " and was dropped",
-            size=size,
-            start=line[: self._start_size],
-            complete=False,
-        )
+            lines.append(utf8("a line", line))
 
 
-def _decoded(line: bytes) -> bytes | RemoteProtocolError:
+def start_of(data: bytes, limit: int) -> bytes:
+    """Return the beginning of overlong data, which identifies its message."""
+    return data[: min(_START, limit)]
+
+
+def too_long(what: str, size: int, start: bytes, *, limit: int) -> DroppedLine:
+    """Make the error for data over the limit.
+
+    Args:
+        what: names the data in the message, such as "a line".
+        size: its size in bytes.
+        start: its beginning, from `start_of`.
+        limit: the limit in bytes.
+    """
+    return DroppedLine(
+        f"{what} of {size} bytes is over this side's limit of {limit} bytes and was dropped",
+        size=size,
+        start=start,
+        complete=False,
+    )
+
+
+def utf8(what: str, line: bytes) -> bytes | RemoteProtocolError:
+    """Return the data, or an error if it is not UTF-8; ``what`` names it in the message."""
+    if line.isascii():
+        return line
     try:
         line.decode()
     except UnicodeDecodeError as error:
         return DroppedLine(
-            f"a line is not UTF-8 ({error.reason} at byte {error.start}) and was dropped",
+            f"{what} is not UTF-8 ({error.reason} at byte {error.start}) and was dropped",
             size=len(line),
             start=line,
             complete=True,

@@ -16,8 +16,9 @@ from arcp_client import _arguments as check
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire.unreadable import identify, unreadable
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError
-from arcp_client.transports._connect import explain, sanitized
+from arcp_client.transports._connect import check_address, explain, sanitized
 from arcp_client.transports._ending import Ending, again, closed_here
+from arcp_client.transports._keep_alive import keep_alive
 from arcp_client.transports._messages import messages
 from arcp_client.transports._parsed import ParsedMessages
 from arcp_client.transports._reason import reason
@@ -34,9 +35,6 @@ _PONG = aiohttp.WSMsgType.PONG
 _CLOSE = aiohttp.WSMsgType.CLOSE
 
 _GOODBYE = struct.pack("!H", 1000)
-
-# A dead network is detected after about a minute even if neither side sends anything.
-_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 class _WebSocket(Protocol):
@@ -85,7 +83,7 @@ class WebSocketTransport:
         self._max_frame = max_frame
         self._session = session
         self._socket = ws.get_extra_info("socket")
-        _keep_alive(self._socket)
+        keep_alive(self._socket)
         self._lost: LinkLost | None = None  # the error that later calls raise
         self._over = False  # the connection has ended, by either side
         self._receiving = False
@@ -317,19 +315,9 @@ class WebSocketConnector:
         max_frame: int = MAX_FRAME,
         connect_timeout: float = 10.0,
     ) -> None:
-        check.a_text("url", url, empty=True)
-        check.a_mapping("headers", headers, none=True)
-        for name, value in (headers or {}).items():
-            if not isinstance(value, str):  # the value is not shown: it may be a secret
-                raise TypeError(
-                    f"header {name!r:.60} must be a string, not a {type(value).__name__}"
-                )
-        check.a_text("proxy", proxy, none=True)
+        check_address(url, ssl=ssl, headers=headers, proxy=proxy)
         check.an_instance(
             "session", session, aiohttp.ClientSession, "an aiohttp.ClientSession", none=True
-        )
-        check.an_instance(
-            "ssl", ssl, (SSLContext, aiohttp.Fingerprint, bool), "an SSLContext or False", none=True
         )
         check.a_number("max_frame", max_frame, least=1)
         check.seconds("connect_timeout", connect_timeout, above=True)
@@ -421,22 +409,3 @@ def _checked(data: bytes) -> bytes:
         identify(failure, data)
         raise failure from None
     return data
-
-
-def _keep_alive(sock: Any) -> None:
-    if sock is None:
-        return
-    with contextlib.suppress(OSError):
-        try:
-            _set_keep_alive(sock)
-        except TypeError:  # the socket object of uvloop forbids it
-            with sock.dup() as same:
-                _set_keep_alive(same)
-
-
-def _set_keep_alive(sock: Any) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE:
-        option = getattr(socket, name, None)  # some systems lack one of the three
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -14,6 +14,7 @@ from arcp_client._dispatch import assembler, early_events, hooks, replay_buffer
 from arcp_client._link import ended_jobs
 from arcp_client._protocol import dedup, exchange, jobs, pending, reassembly
 from arcp_client.acp import AcpLimits
+from arcp_client.acp._http import routes
 from arcp_client.runtime import Limits
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
@@ -69,6 +70,7 @@ def test_every_bound_that_can_be_set_stands_in_one_table_with_its_default() -> N
         ("recorded lost ranges", [reassembly.REMEMBERED]),
         ("result chunks ahead of", [assembler._AHEAD]),
         ("notifications that wait for one hook", [hooks._WAITING]),
+        ("requests over HTTP, of an ACP agent", [routes._MOST]),
     ],
 )
 def test_bounds_of_collections_are_as_in_the_code(bound: str, expected: list[float]) -> None:

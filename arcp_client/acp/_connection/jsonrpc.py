@@ -18,6 +18,7 @@ from arcp_client.acp._connection.messages import Id
 from arcp_client.acp._connection.reader import MessageReader, MessageReceiver
 from arcp_client.acp._connection.send_queue import SendQueue
 from arcp_client.acp._decode import as_json
+from arcp_client.acp.errors import AgentRefused
 from arcp_client.errors import LinkLost, LocalProtocolError, RequestTimeout
 from arcp_client.transports import Transport
 
@@ -173,7 +174,7 @@ class JsonRpcPeer:
         except LinkLost as error:
             _log.debug("not sent: %s", error)
             await self._unsendable(error)
-        except LocalProtocolError as error:  # over the limit of a line
+        except (LocalProtocolError, AgentRefused) as error:  # over the limit of a line or a server
             _log.error("a message of %d bytes could not be sent: %s", len(line), error)
 
     def _refuse(self, id_: Id, number: int, message: str) -> None:

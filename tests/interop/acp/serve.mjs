@@ -1,5 +1,6 @@
 // Connects an app of the npm SDK: to standard input and output, or, with ACP_LISTEN, to the SDK's own
-// server for WebSockets. The server prints its port, and takes orders as lines of standard input.
+// server for HTTP and WebSockets. The server prints its port, and takes orders as lines of standard
+// input.
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 import { Readable, Writable } from "node:stream";
@@ -21,12 +22,32 @@ export async function serve(app, ndJsonStream) {
   const server = new AcpServer({ agent: app });
   const sockets = new WebSocketServer({ noServer: true });
   const upgrade = createNodeWebSocketUpgradeHandler(server, sockets);
-  const http = createServer(createNodeHttpHandler(server));
+  const token = process.env.ACP_TOKEN;
+  const refusal = (request) =>
+    (token && request.headers.authorization !== `Bearer ${token}` && "401 Unauthorized") ||
+    (request.url !== "/acp" && "404 Not Found");
+  const handler = createNodeHttpHandler(server);
+  const streams = new Set();
+  const requests = [];
+  const http = createServer((request, response) => {
+    const refused = refusal(request);
+    if (refused) {
+      response.writeHead(Number(refused.slice(0, 3)));
+      response.end(`no: ${request.headers.authorization}`);
+      return;
+    }
+    const session = request.headers["acp-session-id"];
+    requests.push(`${request.method} ${request.headers["acp-protocol-version"]} ${session}`);
+    response.setHeader("Set-Cookie", "affinity=here; Path=/");
+    if (request.headers.cookie === "affinity=here") requests.push("cookie");
+    if (request.method === "GET") {
+      streams.add(response);
+      response.on("close", () => streams.delete(response));
+    }
+    handler(request, response);
+  });
   http.on("upgrade", (request, socket, head) => {
-    const token = process.env.ACP_TOKEN;
-    const refused =
-      (token && request.headers.authorization !== `Bearer ${token}` && "401 Unauthorized") ||
-      (request.url !== "/acp" && "404 Not Found");
+    const refused = refusal(request);
     if (refused) socket.end(`HTTP/1.1 ${refused}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
     else upgrade(request, socket, head);
   });
@@ -38,13 +59,23 @@ export async function serve(app, ndJsonStream) {
   const orders = {
     cut: () => links.forEach((socket) => socket.destroy()),
     close: () => server.close(),
-    garbage: () =>
+    garbage: () => {
       sockets.clients.forEach((socket) => {
         socket.send("this is no message");
         socket.send(Buffer.from([0xff, 0xfe]), { binary: true });
         socket.send("[]");
-      }),
-    large: () => sockets.clients.forEach((socket) => socket.send("x".repeat(100_000))),
+      });
+      streams.forEach((stream) => {
+        stream.write("data: this is no message\n\n");
+        stream.write(Buffer.from("data: \xff\xfe\n\n", "latin1"));
+        stream.write("data: []\n\n");
+      });
+    },
+    large: () => {
+      sockets.clients.forEach((socket) => socket.send("x".repeat(100_000)));
+      streams.forEach((stream) => stream.write(`data: ${"x".repeat(100_000)}\n\n`));
+    },
+    requests: () => console.log(JSON.stringify(requests)),
   };
   createInterface({ input: process.stdin })
     .on("line", (line) => orders[line]())

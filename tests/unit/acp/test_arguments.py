@@ -18,7 +18,7 @@ PATHS: list[Any] = [5, "", "a\0b", ["a"]]
 MAPPINGS: list[Any] = [5, "a", ["a"]]
 
 MADE: dict[str, list[Any]] = {
-    "argv": [None, 5, "agent --acp", "http://localhost/acp", [], [5]],
+    "argv": [None, 5, "agent --acp", "ftp://localhost/acp", [], [5]],
     "cwd": PATHS,
     "env": ["A=b", {5: "b"}, {"A": 5}],
     "on_permission": [5, "allow"],

@@ -1,17 +1,19 @@
-"""Agents of the npm SDK behind its own WebSocket server, in another process."""
+"""Agents of the npm SDK behind its own server for WebSockets and HTTP, in another process."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from arcp_client import WebSocketConnector
-from arcp_client.acp import AcpClient, AcpLimits, updates
-from arcp_client.errors import ConnectFailed, LinkLost
+from arcp_client.acp import AcpClient, AcpLimits, HttpConnector, updates
+from arcp_client.errors import ConnectFailed, LinkLost, RemoteProtocolError
 from tests.interop.acp.conftest import NPM_SDK, npm_program
 
 pytestmark = pytest.mark.timeout(120)
@@ -22,28 +24,43 @@ SECRET = "s3cr3t-of-the-test"
 class Server:
     """A node process that serves one of the agents."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, scheme: str, port: int) -> None:
         self._process = process
-        self.url = f"ws://127.0.0.1:{port}/acp"
+        self.url = f"{scheme}://127.0.0.1:{port}/acp"
 
     async def order(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n".encode())
         await self._process.stdin.drain()
 
+    async def requests(self) -> list[str]:
+        """What the server was asked over HTTP: method, protocol version and session."""
+        assert self._process.stdout is not None
+        await self.order("requests")
+        told: list[str] = json.loads(await self._process.stdout.readline())
+        return told
+
 
 Serve = Callable[..., AbstractAsyncContextManager[Server]]
 
 
+@pytest.fixture(params=["ws", "http"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    scheme: str = request.param
+    return scheme
+
+
 @pytest.fixture
-def serve() -> Serve:
+def serve(scheme: str) -> Serve:
     if not (NPM_SDK.parents[1] / "ws").exists():
         pytest.skip("the npm package ws is not installed: `make npm` installs it")
-    return served
+    return partial(served, scheme)
 
 
 @asynccontextmanager
-async def served(name: str = "agent_npm.mjs", token: str = "") -> AsyncIterator[Server]:
+async def served(
+    scheme: str, name: str = "agent_npm.mjs", token: str = ""
+) -> AsyncIterator[Server]:
     program = npm_program(name)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
@@ -58,7 +75,7 @@ async def served(name: str = "agent_npm.mjs", token: str = "") -> AsyncIterator[
     try:
         async with asyncio.timeout(60):
             port = int(await process.stdout.readline())
-        yield Server(process, port)
+        yield Server(process, scheme, port)
     finally:
         process.stdin.close()
         try:
@@ -123,7 +140,7 @@ async def test_an_agent_that_speaks_version_2_only(serve: Serve, versions: tuple
 
 @pytest.mark.parametrize(("order", "code"), [("cut", 1006), ("close", 1005)])
 async def test_a_lost_link_fails_pending_calls_with_its_reason(
-    serve: Serve, order: str, code: int
+    serve: Serve, scheme: str, order: str, code: int
 ) -> None:
     async with serve() as server, AcpClient(server.url) as agent:
         session = await agent.new_session("/")
@@ -134,7 +151,8 @@ async def test_a_lost_link_fails_pending_calls_with_its_reason(
         await server.order(order)
         with pytest.raises(LinkLost, match="127.0.0.1") as caught:
             await turn
-        assert caught.value.close_code == code
+        if scheme == "ws":
+            assert caught.value.close_code == code
         assert isinstance(await agent.wait_closed(), LinkLost)
 
 
@@ -168,6 +186,7 @@ async def test_frames_that_are_no_messages_are_reported_and_skipped(serve: Serve
         assert (await session.prompt("five")).stop_reason == "end_turn"
 
 
+@pytest.mark.parametrize("scheme", ["ws"], indirect=True)
 async def test_a_frame_over_the_limit_ends_the_link_and_names_the_limit(serve: Serve) -> None:
     limits = AcpLimits(max_line=50_000)
     async with serve() as server, AcpClient(server.url, limits=limits) as agent:
@@ -178,12 +197,61 @@ async def test_a_frame_over_the_limit_ends_the_link_and_names_the_limit(serve: S
         assert "50000 bytes" in str(error)
 
 
-async def test_a_token_is_needed_and_never_shown(serve: Serve) -> None:
+@pytest.mark.parametrize("scheme", ["http"], indirect=True)
+async def test_an_event_over_the_limit_is_skipped_and_reported(serve: Serve) -> None:
+    limits = AcpLimits(max_line=50_000)
+    async with serve() as server, AcpClient(server.url, limits=limits) as agent:
+        strange: list[RemoteProtocolError] = []
+        told = asyncio.Event()
+
+        @agent.on_strange
+        def report(error: RemoteProtocolError) -> None:
+            strange.append(error)
+            told.set()
+
+        await server.order("large")
+        await told.wait()
+        assert "an event of 100000 bytes is over this side's limit of 50000" in str(strange[0])
+        session = await agent.new_session("/")
+        assert (await session.prompt("five")).stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("scheme", ["http"], indirect=True)
+async def test_requests_carry_cookies_version_and_session_and_the_last_one_ends_the_link(
+    serve: Serve,
+) -> None:
+    async with serve() as server:
+        async with AcpClient(server.url) as agent:
+            session = await agent.new_session("/")
+            await session.prompt("five")
+            await session.close()
+            assert [s async for s in agent.list_sessions()]
+        assert await server.requests() == [
+            "POST undefined undefined",  # initialize
+            "GET 1 undefined",
+            "cookie",
+            "POST 1 undefined",  # session/new
+            "cookie",
+            "GET 1 s1",
+            "cookie",
+            "POST 1 s1",  # session/prompt
+            "cookie",
+            "POST 1 s1",  # session/close
+            "cookie",
+            "POST 1 undefined",  # session/list
+            "cookie",
+            "DELETE 1 undefined",
+            "cookie",
+        ]
+
+
+async def test_a_token_is_needed_and_never_shown(serve: Serve, scheme: str) -> None:
     async with serve(token=SECRET) as server:
         async with AcpClient(server.url, token=SECRET) as agent:
             assert SECRET not in repr(agent)
         headers = {"Authorization": f"Bearer {SECRET}"}
-        async with AcpClient(WebSocketConnector(server.url, headers=headers)) as agent:
+        connector: Any = WebSocketConnector if scheme == "ws" else HttpConnector
+        async with AcpClient(connector(server.url, headers=headers)) as agent:
             assert agent.protocol_version == 1
         for token in (None, f"{SECRET}-old"):
             with pytest.raises(ConnectFailed, match="401.*token") as caught:

@@ -1,0 +1,1 @@
+"""The streamable HTTP transport: POST for what the client sends, event streams for the rest."""

@@ -1,0 +1,97 @@
+"""Opens links to an agent over HTTP; for a plain URL and a token, `AcpClient` makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ssl import SSLContext
+
+import aiohttp
+
+from arcp_client import _arguments as check
+from arcp_client.acp._http.requests import HttpRequests
+from arcp_client.acp._http.transport import HttpTransport
+from arcp_client.errors import ConnectFailed
+from arcp_client.transports._connect import check_address, sanitized
+from arcp_client.transports.base import MAX_FRAME
+
+__all__ = ["HttpConnector"]
+
+
+class HttpConnector:
+    """Opens links to the agent behind one URL, over the streamable HTTP transport of ACP.
+
+    Each link has its own connections and cookies. Redirects are refused, because they would send
+    the token to another host. Connections use HTTP/1.1: each open session takes one for its event
+    stream, and the link one more.
+
+    Args:
+        url: ``http://`` or ``https://``. A user name and password become HTTP basic authentication;
+            messages never contain them, the query or the fragment.
+        ssl: an ``SSLContext``, an aiohttp ``Fingerprint``, or ``False`` to skip verification; None
+            verifies against the system's certificates.
+        headers: HTTP headers of every request.
+        proxy: URL of an HTTP proxy. Environment variables are ignored.
+        max_frame: bytes; larger messages are refused when sent, and dropped when received.
+        connect_timeout: seconds to open a connection, and again to open an event stream.
+        post_timeout: seconds for the server's answer to a message, which does not wait for the
+            agent's. The answer to ``initialize`` has the limit `AcpLimits.start` instead.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ssl: SSLContext | aiohttp.Fingerprint | bool | None = None,
+        headers: Mapping[str, str] | None = None,
+        proxy: str | None = None,
+        max_frame: int = MAX_FRAME,
+        connect_timeout: float = 10.0,
+        post_timeout: float = 60.0,
+    ) -> None:
+        check_address(url, ssl=ssl, headers=headers, proxy=proxy)
+        check.a_number("max_frame", max_frame, least=1)
+        check.seconds("connect_timeout", connect_timeout, above=True)
+        check.seconds("post_timeout", post_timeout, above=True)
+        self._url = url
+        self._ssl: SSLContext | aiohttp.Fingerprint | bool = True if ssl is None else ssl
+        self._headers = dict(headers or {})
+        self._proxy = proxy
+        self._max_frame = max_frame
+        self._connect_timeout = connect_timeout
+        self._post_timeout = post_timeout
+        self._target = sanitized(url)
+
+    def __repr__(self) -> str:
+        return f"<HttpConnector {self._target}>"
+
+    @property
+    def target(self) -> str:
+        """``scheme://host:port/path``, without user, query and fragment."""
+        return self._target
+
+    async def connect(self) -> HttpTransport:
+        """Prepare a link. The server is asked when ``initialize`` is sent.
+
+        Raises:
+            ConnectFailed: the URL is not one of HTTP.
+        """
+        if not self._target.startswith(("http://", "https://")):
+            raise ConnectFailed(
+                f"not a URL of HTTP: {self._target}; it must look like http://host:port/path"
+                " or https://host/path",
+                permanent=True,
+            )
+        requests = HttpRequests(
+            self._url,
+            headers=self._headers,
+            ssl=self._ssl,
+            proxy=self._proxy,
+            connect_timeout=self._connect_timeout,
+        )
+        return HttpTransport(
+            requests,
+            peer=self._target,
+            max_frame=self._max_frame,
+            connect_timeout=self._connect_timeout,
+            post_timeout=self._post_timeout,
+        )

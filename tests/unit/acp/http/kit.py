@@ -1,0 +1,174 @@
+"""An HTTP server of ACP by hand: it answers as told, and sends any bytes over its streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from arcp_client.acp import HttpConnector
+from arcp_client.acp._http.transport import HttpTransport
+from tests.unit.transports.raw import tcp_server
+
+SECRET = "s3cr3t-of-the-test"
+EVENTS = "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked"
+
+
+@dataclass
+class Request:
+    """One request of the client."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+    @property
+    def session(self) -> str | None:
+        return self.headers.get("acp-session-id")
+
+
+@dataclass
+class Stream:
+    """One event stream, which has been asked for with these headers."""
+
+    headers: dict[str, str]
+    writer: asyncio.StreamWriter
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def raw(self, data: bytes) -> None:
+        """Send bytes of the body."""
+        if data:
+            self.writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+            await self.writer.drain()
+
+    async def event(self, message: Any, *, id: str = "") -> None:
+        await self.raw(event(message, id=id))
+
+    async def end(self) -> None:
+        """End the body as HTTP says."""
+        self.writer.write(b"0\r\n\r\n")
+        self.over.set()
+        await self.writer.drain()
+
+    def cut(self) -> None:
+        """Close the connection in the middle of the body."""
+        self.writer.close()
+
+
+def event(message: Any, *, id: str = "") -> bytes:
+    lines = [f"id: {id}"] if id else []
+    return "\n".join([*lines, f"data: {json.dumps(message)}", "", ""]).encode()
+
+
+@dataclass
+class Agent:
+    """The server. Unless told otherwise, it accepts everything and answers nothing."""
+
+    port: int = 0
+    posts: asyncio.Queue[Request] = field(default_factory=asyncio.Queue)
+    streams: asyncio.Queue[Stream] = field(default_factory=asyncio.Queue)
+    deletes: list[Request] = field(default_factory=list)
+    seen: list[Request] = field(default_factory=list)
+    replies: dict[str, list[str]] = field(default_factory=dict)
+    """Method of HTTP, or of a message, to the heads and bodies of the next answers."""
+    framing: str = EVENTS
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    hold: str = ""
+    """The method of messages that are answered only once `held` is set."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/acp"
+
+    def initialized(self, request: Request, version: int = 1) -> str:
+        result = {"protocolVersion": version, "agentCapabilities": {"loadSession": True}}
+        return answer(200, {"id": request.body["id"], "result": result}, "Acp-Connection-Id: c1")
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.strip().split("\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in lines[:])
+            exact = {line.split(": ", 1)[0].lower(): line.split(": ", 1)[1] for line in lines}
+            data = await reader.readexactly(int(headers.get("content-length", 0)))
+            method, path, _ = first.split(" ")
+            request = Request(method, path, exact, json.loads(data) if data else None)
+            self.seen.append(request)
+            await self._reply(request, writer)
+
+    async def _reply(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        name = request.method
+        if isinstance(request.body, dict):
+            name = request.body.get("method", "answer")
+        if name == self.hold:
+            await self.held.wait()
+        prepared = self.replies.get(name)
+        if prepared:
+            writer.write(prepared.pop(0).encode())
+        elif request.method == "GET":
+            writer.write(f"HTTP/1.1 200 OK\r\n{self.framing}\r\n\r\n".encode())
+            await writer.drain()
+            stream = Stream(request.headers, writer)
+            self.streams.put_nowait(stream)
+            await stream.over.wait()  # the test writes to it
+        elif name == "initialize":
+            writer.write(self.initialized(request).encode())
+        else:
+            writer.write(answer(202).encode())
+        await writer.drain()
+        if request.method == "POST":
+            self.posts.put_nowait(request)
+        elif request.method == "DELETE":
+            self.deletes.append(request)
+
+
+def answer(status: int, body: Any = None, *headers: str) -> str:
+    """An answer of HTTP; a body that is no text becomes JSON."""
+    kind = "text/plain" if isinstance(body, str) else "application/json"
+    text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(text)}", f"Content-Type: {kind}"]
+    return "\r\n".join([*lines, *headers, "", text])
+
+
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[Agent]:
+    agent = Agent()
+    async with tcp_server(agent.handle) as agent.port:
+        yield agent
+
+
+def request(method: str, session: str = "", *, id: int | None = None, **params: Any) -> bytes:
+    """A request of the client, or a notification if there is no id."""
+    if session:
+        params["sessionId"] = session
+    message = {"jsonrpc": "2.0", "method": method, "params": params}
+    return json.dumps(message if id is None else {**message, "id": id}).encode()
+
+
+INITIALIZE = request("initialize", id=0)
+
+
+@contextlib.asynccontextmanager
+async def linked(agent: Agent, **options: Any) -> AsyncIterator[tuple[HttpTransport, Stream]]:
+    """A link after ``initialize``, and the stream of its connection."""
+    link = await HttpConnector(agent.url, **options).connect()
+    try:
+        await link.send(INITIALIZE)
+        assert json.loads(await link.receive())["result"]["protocolVersion"] == 1
+        assert (await agent.posts.get()).body["method"] == "initialize"
+        yield link, await agent.streams.get()
+    finally:
+        await link.close(timeout=1.0)
+
+
+def chunk(number: object, session: str = "s1") -> dict[str, Any]:
+    update = {
+        "sessionUpdate": "agent_message_chunk",
+        "content": {"type": "text", "text": str(number)},
+    }
+    params = {"sessionId": session, "update": update}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": params}
