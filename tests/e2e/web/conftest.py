@@ -23,7 +23,8 @@ from tests.e2e.web.site import STATIC, Site
 
 expect.set_options(timeout=20_000)  # a busy machine is no failure
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+# The headless shell first: without the windows and the extensions of a whole browser.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 ARGS = ["--disable-dev-shm-usage"]
 
 
