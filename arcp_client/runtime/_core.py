@@ -16,14 +16,14 @@ from arcp_client._security import WrongTokens
 from arcp_client._tasks import TaskOwner, is_elsewhere, start
 from arcp_client._telemetry import RuntimeFigures, RuntimeTelemetry
 from arcp_client._wire import names
-from arcp_client._wire.codec import ControlFrame
 from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError, StorageError
 from arcp_client.runtime._agents.authorizer import Authorizer
 from arcp_client.runtime._agents.registry import AgentRegistry, agent_elsewhere
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.authentication import Gate
-from arcp_client.runtime._connection.connection import Arrival, Connection
+from arcp_client.runtime._connection.connection import Connection
 from arcp_client.runtime._connection.handshake import Identity, ServerHandshake
+from arcp_client.runtime._connection.links import Links
 from arcp_client.runtime._connection.requests import RequestHandler
 from arcp_client.runtime._dialogue.book import QuestionBook
 from arcp_client.runtime._dialogue.elsewhere import Elsewhere
@@ -56,13 +56,11 @@ from arcp_client.runtime._log.entries import JobInput, LoggedJobState, QuestionS
 from arcp_client.runtime._log.event_log import EventLog
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._sessions.registry import SessionRegistry
-from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.runtime._webhooks.endpoint import Webhook
 from arcp_client.runtime._webhooks.notices import WebhookNotices
 from arcp_client.runtime.context import JobContext
 from arcp_client.runtime.limits import Limits, Policy
 from arcp_client.runtime.probes import Counts
-from arcp_client.transports.base import Transport
 
 __all__ = ["Core"]
 
@@ -83,13 +81,12 @@ _FENCED = Failure(
     interrupted=True,
 )
 _LAST_WORDS = 1.0
-_GOODBYES = 3.0
 _LAST_WRITES = 5.0
 _LAST_CALLS = 2.0
 
 
 class Core:
-    """Holds the parts of a `Runtime`; the `SessionHandler` of its connections.
+    """Holds the parts of a `Runtime`.
 
     Args:
         identity: the runtime's description in the welcome.
@@ -121,7 +118,6 @@ class Core:
         self.limits = limits
         self.agents = AgentRegistry()
         self.tasks = TaskOwner(f"runtime {identity.name}")
-        self.connections: set[Connection] = set()
         self.wrong_tokens = WrongTokens()
         self.closed = False
         self._home: asyncio.AbstractEventLoop | None = None
@@ -200,7 +196,7 @@ class Core:
             self._journal.then,
             self.tasks,
         )
-        self._handshake = ServerHandshake(
+        handshake = ServerHandshake(
             identity,
             gate,
             self.sessions,
@@ -212,17 +208,26 @@ class Core:
             stored=self._journal.flushed,
             resumed=None if telemetry is None else telemetry.resumed,
         )
+        self.links = Links(
+            handshake,
+            self._requests,
+            self.sessions,
+            limits,
+            identity.heartbeat_interval,
+            self._journal.flushed,
+            self.tasks,
+        )
 
     def _features(self, connection: Connection) -> frozenset[str]:
         offered = set(names.OFFERED) - self._directory.withheld
-        if self.heartbeat_interval is None:
+        if self._identity.heartbeat_interval is None:
             offered.discard(names.HEARTBEAT)
         if self.vault is None or not self._event_log.durable or not connection.arrival.secure:
             # Credentials require a private link and a revocation that survives a restart (§9.8).
             offered.discard(names.CREDENTIALS)
         return frozenset(offered)
 
-    # ------------------------------------------------------------------- connections
+    # ----------------------------------------------------------------------- opening
 
     async def begin(self) -> None:
         """Open the event log on the first call.
@@ -370,8 +375,7 @@ class Core:
     def fenced(self) -> None:
         """Drop all sessions and jobs, because this replica's lease was past."""
         _log.error("%s: its lease was past; its sessions and jobs are dropped", self._identity.name)
-        for connection in tuple(self.connections):
-            connection.dismiss(_FENCED.message)
+        self.links.dismiss(_FENCED.message)
         for session_id in self.sessions.ids():
             self.sessions.lose(session_id)
         self.jobs.discard_all(_FENCED)
@@ -430,66 +434,6 @@ class Core:
         for job in self.jobs.open():
             self.mailroom.restore(job)
 
-    def connection(self, transport: Transport, arrival: Arrival) -> Connection:
-        """Make the connection for a link; the caller runs it."""
-        connection = Connection(
-            transport, self, self.tasks, arrival=arrival, on_end=self.connections.discard
-        )
-        self.connections.add(connection)
-        return connection
-
-    @property
-    def handshake_timeout(self) -> float:
-        """See `Limits`."""
-        return self.limits.handshake_timeout
-
-    @property
-    def outbox_bytes(self) -> int:
-        """See `Limits`."""
-        return self.limits.outbox_bytes
-
-    @property
-    def heartbeat_interval(self) -> float | None:
-        """Seconds, or ``None``."""
-        return self._identity.heartbeat_interval
-
-    async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
-        """Open or resume a session; return False if it was refused and the client may retry."""
-        return await self._handshake.greet(connection, frame)
-
-    async def handle(
-        self, connection: Connection, session: ServerSession, frame: ControlFrame
-    ) -> None:
-        """Handle a frame of an open session.
-
-        Raises:
-            RequestError: the request is refused.
-        """
-        if session.tokens.settle():
-            session.note()
-        if frame.type == names.RESUME:
-            self.tasks.spawn(self._resume(connection, session, frame), name="resume")
-        else:
-            await self._requests.handle(connection, session, frame)
-
-    async def _resume(
-        self, connection: Connection, session: ServerSession, frame: ControlFrame
-    ) -> None:
-        try:
-            await self._handshake.resume_later(connection, session, frame)
-        except RequestError as error:
-            connection.refuse(frame, error)
-
-    async def answered(self) -> None:
-        """Wait until every request that was read has its answer queued."""
-        await self._requests.settled()
-        with contextlib.suppress(RequestError):  # a refused submit is answered too
-            await self._journal.flushed()
-
-    def left(self, connection: Connection, session: ServerSession) -> None:
-        """Handle the end of a session's connection."""
-        self.sessions.left(session)
-
     # -------------------------------------------------------------------------- jobs
 
     def _context(self, job: ServerJob, holder: Callable[[Budget], ServerJob | None]) -> JobContext:
@@ -542,7 +486,7 @@ class Core:
             sent=sessions.sent,
             unsent=sessions.unsent,
             waiting=sessions.behind,
-            connections=len(self.connections),
+            connections=len(self.links.connections),
             sessions=len(sessions),
             resumes=sessions.resumes,
             pending=jobs[PENDING],
@@ -584,7 +528,7 @@ class Core:
         running = sum(job.status == RUNNING for job in jobs)
         return Counts(
             ready=self._opened and not self.closed and self._directory.ready,
-            connections=len(self.connections),
+            connections=len(self.links.connections),
             sessions=len(self.sessions),
             pending=len(jobs) - running,
             running=running,
@@ -603,23 +547,16 @@ class Core:
         self._check_loop()
         self.closed = self.jobs.closing = True
         if self._opened and timeout > 0 and await self._directory.drain():
-            for connection in tuple(self.connections):
-                connection.dismiss("this replica of the runtime is shut down; connect again")
+            self.links.dismiss("this replica of the runtime is shut down; connect again")
             await self._hand_over()
         await self._end_jobs(timeout)
         await self._journal.drain(_LAST_WRITES)
         await self._webhooks.close(_LAST_CALLS)
-        for connection in tuple(self.connections):
-            await connection.drain(_LAST_WORDS)
-            connection.finish()
+        await self.links.finish()
         self.sessions.close()
         self.jobs.close()
         self.questions.close()
-        ending = [
-            self.tasks.spawn(connection.ended(), name="ending") for connection in self.connections
-        ]
-        if ending:
-            await asyncio.wait(ending, timeout=_GOODBYES)
+        await self.links.ended()
         await self._journal.drain(_LAST_WRITES)
         await self._directory.leave(timeout=_LAST_WRITES)
         await self.tasks.close()

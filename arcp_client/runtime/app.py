@@ -290,7 +290,7 @@ class Runtime:
         """
         await self._core.begin()
         near, far = memory_pair(max_frame=self._max_frame)
-        connection = self._core.connection(far, Arrival(secure=True))
+        connection = self._core.links.connection(far, Arrival(secure=True))
         # An empty context: context variables of the client must not reach the runtime.
         contextvars.Context().run(self._core.tasks.spawn, connection.run(), name="link")
         return near
@@ -399,7 +399,7 @@ class Runtime:
         check.a_number("stdout", stdout, least=0, none=True)
         await self._core.begin()
         transport = StdioServerTransport(stdin=stdin, stdout=stdout, max_line=self._max_frame)
-        await self._core.connection(transport, Arrival(secure=True)).run()
+        await self._core.links.connection(transport, Arrival(secure=True)).run()
 
     def _sockets(self, allowed_hosts: Iterable[str]) -> WebSockets:
         return WebSockets(
@@ -417,7 +417,7 @@ class Runtime:
 
     async def _serve(self, transport: Transport, arrival: Arrival) -> Connection:
         await self._core.begin()
-        return self._core.connection(transport, arrival)
+        return self._core.links.connection(transport, arrival)
 
     # ---------------------------------------------------------------------- lifetime
 

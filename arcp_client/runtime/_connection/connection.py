@@ -69,7 +69,7 @@ class Arrival:
 
 
 class SessionHandler(Protocol):
-    """Handles the frames that a connection reads. `Core` implements it."""
+    """Handles the frames that a connection reads. `Links` implements it."""
 
     @property
     def handshake_timeout(self) -> float:

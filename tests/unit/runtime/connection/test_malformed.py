@@ -130,7 +130,7 @@ async def test_a_flood_of_bad_frames_holds_back_the_reader_not_the_memory(
             await peer.raw(b"x")
 
     flooding = asyncio.create_task(flood())
-    (connection,) = runtime._core.connections
+    (connection,) = runtime._core.links.connections
     for _ in range(20_000):
         frame = await peer.read()
         assert frame["payload"]["code"] == "INVALID_REQUEST"

@@ -61,7 +61,7 @@ async def test_nothing_is_left_of_a_subscription_after_the_terminal(
     await observer.follow(job_id)
     job = runtime._core.jobs.get(job_id)
     assert job.feeds == {}
-    for connection in runtime._core.connections:
+    for connection in runtime._core.links.connections:
         assert connection.session.feeds == {}
         assert connection.session.jobs == set()
 

@@ -158,12 +158,12 @@ def test_an_agent_that_outruns_its_client_is_woken_once_for_hundreds_of_events(
 
     async def scenario() -> None:
         runtime = Runtime(heartbeat_interval=None)
-        connection = runtime._core.connection
+        connection = runtime._core.links.connection
 
         def slowed(transport: Any, arrival: Any) -> Any:
             return connection(Slow(transport), arrival)
 
-        monkeypatch.setattr(runtime._core, "connection", slowed)
+        monkeypatch.setattr(runtime._core.links, "connection", slowed)
         count = 20_000
 
         @runtime.agent("flood")
