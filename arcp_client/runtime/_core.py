@@ -8,8 +8,7 @@ import copy
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from arcp_client._log_fields import log_fields
 from arcp_client._security import WrongTokens
@@ -29,18 +28,17 @@ from arcp_client.runtime._dialogue.book import QuestionBook
 from arcp_client.runtime._dialogue.elsewhere import Elsewhere
 from arcp_client.runtime._dialogue.inbox import Mailroom
 from arcp_client.runtime._dialogue.shared_book import SharedQuestionBook
-from arcp_client.runtime._jobs.admission import Admission, Delegation, job_input
+from arcp_client.runtime._jobs.admission import Admission, Delegation
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
 from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
-from arcp_client.runtime._jobs.outcomes import NOT_WRITTEN, PARENT_ENDED, Failure
+from arcp_client.runtime._jobs.outcomes import LEASE_PAST, NOT_WRITTEN, PARENT_ENDED, SHUT_DOWN
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._jobs.restore import restore
 from arcp_client.runtime._leases.credentials import Provisioner, Vault
 from arcp_client.runtime._leases.grant import Budget
 from arcp_client.runtime._log.dialogue import AnswersOffered, MessagesOffered, QuestionsMoved
 from arcp_client.runtime._log.directory import (
-    Bounds,
     CallsLeft,
     CancelRequested,
     Directory,
@@ -52,9 +50,10 @@ from arcp_client.runtime._log.directory import (
     Resync,
     SessionTaken,
 )
-from arcp_client.runtime._log.entries import JobInput, LoggedJobState, QuestionState, Watch
+from arcp_client.runtime._log.entries import QuestionState, Watch
 from arcp_client.runtime._log.event_log import EventLog
 from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._replica import Replica, bounds_of
 from arcp_client.runtime._sessions.registry import SessionRegistry
 from arcp_client.runtime._webhooks.endpoint import Webhook
 from arcp_client.runtime._webhooks.notices import WebhookNotices
@@ -66,20 +65,6 @@ __all__ = ["Core"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
-_SHUT_DOWN = Failure(
-    names.ERROR,
-    names.INTERNAL_ERROR,
-    "the runtime was shut down",
-    retryable=True,
-    interrupted=True,
-)
-_FENCED = Failure(
-    names.ERROR,
-    names.INTERNAL_ERROR,
-    "this replica of the runtime lost its lease",
-    retryable=True,
-    interrupted=True,
-)
 _LAST_WORDS = 1.0
 _LAST_WRITES = 5.0
 _LAST_CALLS = 2.0
@@ -185,6 +170,16 @@ class Core:
         self._elsewhere = (
             None if shared is None else Elsewhere(shared, self.jobs, limits, self.tasks)
         )
+        self._replica = Replica(
+            bounds_of(limits, identity.resume_window),
+            self.agents,
+            self.jobs,
+            self.admission,
+            self.sessions,
+            self._webhooks,
+            self._journal,
+            self._fenced,
+        )
         self._requests = RequestHandler(
             self.jobs,
             self.admission,
@@ -282,7 +277,7 @@ class Core:
                 permanent=True,
             )
             raise self._damaged from error
-        await self._directory.join(self)
+        await self._directory.join(self._replica)
         self._webhooks.restore(stored.calls)
         self._opened = True
         self.tasks.spawn(self._follow(), name="changes")
@@ -298,87 +293,13 @@ class Core:
 
     # ---------------------------------------------------------------------- replicas
 
-    def inventory(self) -> list[dict[str, Any]]:
-        """Return the agents of this replica."""
-        return self.agents.inventory()
-
-    @property
-    def bounds(self) -> Bounds:
-        """The limits that hold over all replicas."""
-        limits = self.limits
-        return Bounds(
-            jobs=limits.jobs_per_principal,
-            sessions=limits.sessions_per_principal,
-            retention=limits.retention,
-            key_window=limits.idempotency_window,
-            resume_window=self._identity.resume_window,
-            unclaimed=limits.unclaimed_time,
-            answer_window=limits.answer_window,
-            answers=limits.answers,
-            answer_bytes=limits.answer_bytes,
-        )
-
-    @property
-    def webhooks(self) -> Mapping[str, Sequence[str]]:
-        """What the webhooks with room for more calls are called for, by endpoint."""
-        return self._webhooks.open
-
-    @property
-    def references(self) -> list[str]:
-        """The full references of the agents of this replica."""
-        return self.agents.references
-
-    @property
-    def vacancies(self) -> int:
-        """The number of further jobs that this replica would start now."""
-        return 0 if self.closed else self.jobs.runner.vacancies
-
-    def claimed(self, state: LoggedJobState, given: JobInput) -> None:
-        """Run a job that another replica accepted."""
-        if self.closed or self.jobs.get(state.id) is not None:
-            return  # `leave` ends it, retryable; or it runs here already
-        job, failure = self.admission.claim(state, given)
-        if failure is None:
-            self.jobs.runner.admit(job)
-        else:
-            self.jobs.runner.stop(job, failure)
-
-    async def _hand_over(self) -> None:
-        """Hand the jobs that have not started to the other replicas."""
-        runner = self.jobs.runner
-        withheld = runner.withhold()
-        moved: frozenset[str] = frozenset()
-        with contextlib.suppress(RequestError):
-            await self._journal.flushed()  # nothing of them is stored after this
-            moved = await self._directory.release(
-                [
-                    (job.state(), job_input(job.request, job.owner))
-                    for job in withheld
-                    # Another replica begins with the first event: messages may have been before.
-                    if job.request is not None and not job.history.end
-                ]
-            )
-        for job in withheld:
-            if job.id in moved:
-                self.jobs.discard(job, _SHUT_DOWN)
-            elif not job.ended:
-                runner.readmit(job)
-
-    async def flushed(self) -> None:
-        """Wait until all changes that wait to be stored are stored, or were refused."""
-        await self._journal.flushed()
-
-    def session_lost(self, session_id: str) -> None:
-        """Drop a session that another replica holds now."""
-        self.sessions.lose(session_id)
-
-    def fenced(self) -> None:
+    def _fenced(self) -> None:
         """Drop all sessions and jobs, because this replica's lease was past."""
         _log.error("%s: its lease was past; its sessions and jobs are dropped", self._identity.name)
-        self.links.dismiss(_FENCED.message)
+        self.links.dismiss(LEASE_PAST.message)
         for session_id in self.sessions.ids():
             self.sessions.lose(session_id)
-        self.jobs.discard_all(_FENCED)
+        self.jobs.discard_all(LEASE_PAST)
         self.questions.drop()
         self.mailroom.drop()
         self._webhooks.drop()
@@ -548,7 +469,7 @@ class Core:
         self.closed = self.jobs.closing = True
         if self._opened and timeout > 0 and await self._directory.drain():
             self.links.dismiss("this replica of the runtime is shut down; connect again")
-            await self._hand_over()
+            await self._replica.hand_over(self._directory)
         await self._end_jobs(timeout)
         await self._journal.drain(_LAST_WRITES)
         await self._webhooks.close(_LAST_CALLS)
@@ -568,7 +489,7 @@ class Core:
         await self._ended(timeout)
         jobs = self.jobs.open()
         for job in jobs:
-            self.jobs.runner.stop(job, _SHUT_DOWN)
+            self.jobs.runner.stop(job, SHUT_DOWN)
         await self._ended(self.limits.kill_grace + 1)
         tasks = {job.task for job in jobs if job.task is not None}
         if tasks:

@@ -11,9 +11,11 @@ from arcp_client._wire import names
 from arcp_client._wire.halves import TextJoiner
 
 __all__ = [
+    "LEASE_PAST",
     "LEASE_RAN_OUT",
     "NOT_WRITTEN",
     "PARENT_ENDED",
+    "SHUT_DOWN",
     "Cancellation",
     "Failure",
     "Streamed",
@@ -74,11 +76,25 @@ class Failure:
     """The runtime ended while the job ran; the job's work may be begun again."""
 
 
+LEASE_PAST = Failure(
+    names.ERROR,
+    names.INTERNAL_ERROR,
+    "this replica of the runtime lost its lease",
+    retryable=True,
+    interrupted=True,
+)
 LEASE_RAN_OUT = Failure(names.ERROR, names.LEASE_EXPIRED, "the lease expired during execution")
 NOT_WRITTEN = Failure(
     names.ERROR, names.INTERNAL_ERROR, "the event log cannot be written", retryable=True
 )
 PARENT_ENDED = Failure(names.STATUS_CANCELLED, names.CODE_CANCELLED, "the delegating job ended")
+SHUT_DOWN = Failure(
+    names.ERROR,
+    names.INTERNAL_ERROR,
+    "the runtime was shut down",
+    retryable=True,
+    interrupted=True,
+)
 
 
 @dataclass(slots=True)
