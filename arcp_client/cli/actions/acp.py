@@ -24,8 +24,6 @@ from arcp_client.acp import (
     AcpSession,
     AgentRefused,
     AuthRequired,
-    LocalFiles,
-    LocalTerminals,
     PermissionRequest,
     Turn,
     allow_list,
@@ -33,18 +31,15 @@ from arcp_client.acp import (
 )
 from arcp_client.acp._base import exact_raw
 from arcp_client.cli.actions import saved_chats
+from arcp_client.cli.actions.acp_agent import ChosenAgent, choose
 from arcp_client.cli.actions.chat_export import ExportedChat, print_sessions
 from arcp_client.cli.errors import command_error
 from arcp_client.cli.exit_codes import CommandError, Exit
-from arcp_client.cli.tokens import withhold
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.acp_screen import AcpScreen
 from arcp_client.errors import ArcpError, ConnectFailed, HandshakeTimeout
 
 __all__ = ["acp", "chosen"]
-
-_STARTS = "name the agent's program, such as  arcp-client acp claude-agent-acp"
-_SPEAKS = "does that program speak the Agent Client Protocol on its standard input and output?"
 
 
 class _Lines:
@@ -228,33 +223,39 @@ def acp(
     export: str | None = None,
     allow: Sequence[str],
     write: bool,
+    versions: str | None = None,
+    token_file: Path | None = None,
 ) -> Exit:
     """Run a conversation: one prompt, or as many as are typed; or list or export sessions."""
     terminal.log_to_stderr()
-    withhold()  # the agent must not get the runtime's token
+    agent = choose(command, versions=versions, token_file=token_file, write=write)
     if session is None and (resume or export is not None):
-        session = _latest(command, cwd)
+        session = _latest(agent, cwd)
     elif resume:
         problem = "--resume and --session contradict each other"
         raise CommandError(Exit.USAGE, problem, "give one of them")
     directory = str(Path(cwd).absolute())
     what = _Wanted(prompt, session, directory, sessions=sessions, export=export)
     try:
-        return asyncio.run(_acp(command, what, json_lines, cwd, allow, write))
+        return asyncio.run(_acp(agent, what, json_lines, cwd, allow))
     except AgentRefused as error:
         raise _refused(error) from error
     except ConnectFailed as error:
-        raise CommandError(Exit.CONNECTION, str(error), _STARTS, help_url=error.help_url) from error
+        raise _unconnected(error, agent.not_started) from error
     except HandshakeTimeout as error:
-        raise CommandError(Exit.CONNECTION, str(error), _SPEAKS, help_url=error.help_url) from error
+        raise _unconnected(error, agent.not_answering) from error
     except ArcpError as error:
         raise command_error(error) from error
     except asyncio.CancelledError:
         raise CommandError(Exit.INTERRUPTED, "interrupted") from None
 
 
-def _latest(command: Sequence[str], cwd: str) -> str:
-    found = saved_chats.known(command, cwd)
+def _unconnected(error: ArcpError, remedy: str) -> CommandError:
+    return CommandError(Exit.CONNECTION, str(error), remedy, help_url=error.help_url)
+
+
+def _latest(agent: ChosenAgent, cwd: str) -> str:
+    found = saved_chats.known(agent.known_as, cwd)
     if not found:
         raise CommandError(
             Exit.NOT_FOUND,
@@ -276,30 +277,22 @@ class _Wanted:
 
 
 async def _acp(
-    command: Sequence[str],
-    what: _Wanted,
-    json_lines: bool,
-    cwd: str,
-    allow: Sequence[str],
-    write: bool,
+    agent: ChosenAgent, what: _Wanted, json_lines: bool, cwd: str, allow: Sequence[str]
 ) -> Exit:
+    command = agent.known_as
+
     def used(session: str, prompt: str) -> None:
         saved_chats.remember(command, cwd, session, prompt)
 
     chat = _Chat(json_lines=json_lines, used=used)
     main = asyncio.current_task()
     assert main is not None
-    client = AcpClient(
-        command,
-        cwd=cwd,
-        on_permission=allow_list(kinds=allow, otherwise=chat.ask),
-        fs=LocalFiles(cwd, writable=write),
-        terminal=LocalTerminals(),
-    )
+    permissions = allow_list(kinds=allow, otherwise=chat.ask)
+    client = AcpClient(on_permission=permissions, **agent.options(cwd))
     try:
         if what.sessions:
-            async with client as agent:
-                await print_sessions(agent, command, what.directory, json_lines=json_lines)
+            async with client:
+                await print_sessions(client, command, what.directory, json_lines=json_lines)
             return Exit.SUCCESS
         return await _talk(client, chat, main, what)
     except asyncio.CancelledError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +11,9 @@ import typer
 def acp(
     command: Annotated[
         list[str],
-        typer.Argument(metavar="COMMAND...", help="The agent's program and its arguments."),
+        typer.Argument(
+            metavar="COMMAND...", help="The agent's program and its arguments, or its URL."
+        ),
     ],
     prompt: Annotated[
         str | None,
@@ -55,17 +58,31 @@ def acp(
     write: Annotated[
         bool, typer.Option("--write", help="Let the agent write files in DIR as well.")
     ] = False,
+    versions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Versions of the protocol to speak, the preferred one first; 1,2 by default.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with the token for the agent behind a URL."),
+    ] = None,
 ) -> int:
     """Talk to an agent over the Agent Client Protocol (ACP).
 
-    For example: arcp-client acp opencode acp. Ctrl-C cancels the turn; a second Ctrl-C
-    ends the agent. On a terminal, the command asks you when the agent requests a permission.
-    Without a terminal, it rejects the request unless --allow covers it. --resume continues the
-    latest conversation, if the agent can load sessions.
+    For example: arcp-client acp opencode acp. A URL, such as wss://agents.example/acp or
+    https://agents.example/acp, names an agent on another machine; it gets no files and no
+    commands of this one, and its token comes from ARCP_ACP_TOKEN or --token-file.
+    Ctrl-C cancels the turn; a second Ctrl-C ends the agent. On a terminal, the command asks you
+    when the agent requests a permission. Without a terminal, it rejects the request unless
+    --allow covers it. --resume continues the latest conversation, if the agent can load sessions.
     """
     from arcp_client.cli.actions import acp as action
 
     return action.acp(
         command, prompt=prompt, json_lines=json_lines, cwd=cwd, session=session, resume=resume,
-        sessions=sessions, export=export, allow=allow or (), write=write,
+        sessions=sessions, export=export, allow=allow or (), write=write, versions=versions,
+        token_file=token_file,
     )  # fmt: skip

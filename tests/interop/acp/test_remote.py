@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from arcp_client import WebSocketConnector
 from arcp_client.acp import AcpClient, AcpLimits, HttpConnector, updates
 from arcp_client.errors import ConnectFailed, LinkLost, RemoteProtocolError
+from tests.e2e import shell
 from tests.interop.acp.conftest import NPM_SDK, npm_program
 
 pytestmark = pytest.mark.timeout(120)
@@ -269,3 +271,45 @@ async def test_refused_upgrades_say_what_to_check(serve: Serve) -> None:
     with pytest.raises(ConnectFailed, match="127.0.0.1") as caught:
         await AcpClient(url).connect()
     assert not caught.value.permanent
+
+
+async def test_the_command_talks_to_an_agent_at_a_url_and_shows_no_token(
+    serve: Serve, tmp_path: Path
+) -> None:
+    env = shell.fresh(tmp_path)
+    (tmp_path / "token").write_text(f"{SECRET}\n", encoding="utf-8")
+
+    async def run(url: str, *words: str, **variables: str) -> Any:
+        return await asyncio.to_thread(shell.run, {**env, **variables}, "acp", url, *words)
+
+    async with serve(token=SECRET) as server:
+        secret_url = f"{server.url}?key={SECRET}"
+        file = ("--token-file", str(tmp_path / "token"))
+        done = await run(server.url, "--prompt", "five", ARCP_ACP_TOKEN=SECRET)
+        assert (done.returncode, done.stdout) == (0, "01234\n"), done.stderr
+        done = await run(server.url, *file, "--resume", "--prompt", "one more", "--json")
+        assert done.returncode == 0, done.stderr
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [line["content"]["text"] for line in lines[:-1]] == [*"01234", "more"]
+        assert lines[-1]["stopReason"] == "end_turn"
+        for words in ([], ["--session", "s1"]):
+            done = await run(secret_url, *words, "--prompt", "one x", ARCP_TOKEN=SECRET)
+            assert done.returncode == 3
+            assert "401" in done.stderr
+            assert "ARCP_ACP_TOKEN or --token-file gives a token" in done.stderr
+            assert SECRET not in done.stdout + done.stderr
+    saved = "".join(path.read_text() for path in tmp_path.rglob("chats.json"))
+    assert "127.0.0.1" in saved
+    assert SECRET not in saved
+
+
+async def test_the_command_chooses_the_versions(serve: Serve, tmp_path: Path) -> None:
+    env = shell.fresh(tmp_path)
+    async with serve("agent_npm2.mjs") as server:
+        words = ("acp", server.url, "--allow", "edit", "--prompt", "hello", "--versions")
+        done = await asyncio.to_thread(shell.run, env, *words, "2")
+        assert done.returncode == 0, done.stderr
+        assert "hello" in done.stdout
+        done = await asyncio.to_thread(shell.run, env, *words, "1")
+        assert done.returncode == 3
+        assert "speaks protocol version" in done.stderr
