@@ -20,7 +20,8 @@ export function bar(role, label) {
       note.hidden = !more;
       set(track, 'aria-label', title || label);
       set(element, 'class', `bar bar-${tone}${share === null ? ' bar-unknown' : ''}`);
-      fill.style.setProperty('inline-size', `${(share ?? 0) * 100}%`);
+      const shown = share < 1 ? Math.min(share ?? 0, 0.97) : 1;    // a full bar says that all is done
+      fill.style.setProperty('inline-size', `${shown * 100}%`);
       set(track, 'aria-valuenow', share === null ? null : Math.round(share * 100));
       set(track, 'aria-valuetext', words || null);
     },

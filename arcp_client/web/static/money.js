@@ -43,7 +43,8 @@ export function moneyLook(row) {
   const spent = meters.filter(({ spent: much }) => numeric(much) > 0)
     .map((meter) => `${amounts([numeric(meter.spent)])(meter.spent)} ${meter.currency}`);
   const counted = row.tokens === null || row.tokens === undefined ? '' : `${tokens(row.tokens)} tokens`;
-  const tone = share === null ? 'plain' : share <= 0 ? 'error' : share < 0.2 ? 'warn' : 'plain';
+  const scarce = share !== null && (share < 0.2 || row.reason?.code === 'budget');
+  const tone = share !== null && share <= 0 ? 'error' : scarce ? 'warn' : 'plain';
   return { share, left, spent: spent.join(' · '), counted, tone };
 }
 

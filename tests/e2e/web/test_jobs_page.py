@@ -153,6 +153,11 @@ async def test_w2_running_jobs_show_their_progress_although_no_page_opened_them(
         await jobs[0].says.progress(11, total=12, units="files")
         bar = page.locator(f"tr[data-job='{jobs[0].id}']").get_by_role("progressbar")
         await expect(bar).to_have_attribute("aria-valuetext", re.compile(r"^11 / 12 files"))
+        await jobs[0].says.progress(11_999, total=12_000, units="files")
+        await expect(bar).to_have_attribute("aria-valuetext", re.compile(r"^11,999"))
+        await expect(bar.locator(".bar-fill")).to_have_attribute("style", "inline-size: 97%;")
+        await jobs[0].says.progress(12_000, total=12_000, units="files")
+        await expect(bar.locator(".bar-fill")).to_have_attribute("style", "inline-size: 100%;")
 
 
 async def test_w2_ended_jobs_show_how_long_they_took_when_they_ended_and_why(

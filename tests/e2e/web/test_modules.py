@@ -336,6 +336,27 @@ class TestReasons:
         assert await run(modules, "reasons.js", body, reason) == words
 
 
+class TestMoney:
+    """What the list shows of a budget."""
+
+    @pytest.mark.parametrize(
+        ("left", "code", "tone"),
+        [
+            ("3.00", None, "plain"),
+            ("3.00", "silent", "plain"),
+            ("3.00", "budget", "warn"),
+            ("0.90", None, "warn"),
+            ("0", "spent", "error"),
+        ],
+    )
+    async def test_a_budget_that_is_low_or_ends_soon_has_the_tone_of_a_warning(
+        self, modules: Page, left: str, code: str | None, tone: str
+    ) -> None:
+        meter = {"currency": "USD", "granted": "5.00", "left": left, "spent": "1.00"}
+        row = {"meters": [meter], "reason": code and {"code": code}}
+        assert await run(modules, "money.js", "return m.moneyLook(x).tone", row) == tone
+
+
 class TestMarkdown:
     """Results are Markdown of agents: harmless elements come of it, and nothing else."""
 
