@@ -44,7 +44,6 @@ from arcp_client.runtime._log.directory import (
     Directory,
     JobDelegated,
     JobMoved,
-    LocalDirectory,
     ReplicaGone,
     Replicated,
     Resync,
@@ -53,6 +52,7 @@ from arcp_client.runtime._log.directory import (
 from arcp_client.runtime._log.entries import QuestionState, Watch
 from arcp_client.runtime._log.event_log import EventLog
 from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._log.local_directory import LocalDirectory
 from arcp_client.runtime._replica import Replica, bounds_of
 from arcp_client.runtime._sessions.registry import SessionRegistry
 from arcp_client.runtime._webhooks.endpoint import Webhook
@@ -196,7 +196,7 @@ class Core:
             gate,
             self.sessions,
             self.wrong_tokens,
-            directory=self._directory,
+            shared=self._directory.sessions,
             follow=self._requests.mirrors.follow,
             inventory=lambda: self._directory.inventory(self.agents.inventory()),
             features=self._features,

@@ -13,7 +13,7 @@ from arcp_client import Client
 from arcp_client.errors import JobCancelled
 from arcp_client.runtime import Limits
 from arcp_client.runtime._jobs import mirrors
-from arcp_client.runtime._log.postgres_directory import PostgresDirectory
+from arcp_client.runtime._log.postgres_jobs import PostgresJobs
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
 from tests.replicas.test_sessions import moved, read_to
@@ -245,9 +245,9 @@ async def test_a_history_is_whole_if_a_new_event_is_read_at_the_same_time(
     gate = gates.setdefault(1, Gate())
     await stored_one_by_one(owner, gate, 20)
     read, reading, paged, paging = (asyncio.Event() for _ in range(4))
-    history = PostgresDirectory.history
+    history = PostgresJobs.history
 
-    async def held(self: PostgresDirectory, job_id: str, after: int, limit: int) -> Any:
+    async def held(self: PostgresJobs, job_id: str, after: int, limit: int) -> Any:
         found = await history(self, job_id, after, limit)
         if after == 20 and found and not reading.is_set():
             reading.set()
@@ -258,7 +258,7 @@ async def test_a_history_is_whole_if_a_new_event_is_read_at_the_same_time(
         return found
 
     # Before the subscription, which begins a read that may find the new event.
-    monkeypatch.setattr(PostgresDirectory, "history", held)
+    monkeypatch.setattr(PostgresJobs, "history", held)
     await live.ask("job.subscribe", {"job_id": job_id})
     gate.emit(1)
     await reading.wait()

@@ -84,7 +84,7 @@ async def race(
 ) -> int:
     """Let a replica write a batch while another one ends it; return the number of events stored."""
     session_id, job_id = f"sess_{n}", f"job_{n}"
-    await member.directory.open_session(session(session_id))
+    await member.directory.sessions.open(session(session_id))
     await member.directory.accept(job(job_id, session_id), None)
     writing = asyncio.create_task(member.log.write(events(job_id, session_id, 20)))
     await asyncio.sleep(chance.random() * 0.02)
@@ -139,7 +139,7 @@ async def test_a_batch_and_the_end_of_its_replica_exclude_each_other(
 async def test_each_takeover_has_one_winner(cluster: Cluster, schema: str) -> None:
     """Only its winner writes numbers of the session afterwards."""
     members = [await Member(cluster, schema).begin() for _ in range(CONTENDERS)]
-    await members[0].directory.open_session(session("sess_1"))
+    await members[0].directory.sessions.open(session("sess_1"))
     await members[0].directory.accept(job("job_1", "sess_1"), None)
     last = 0
     try:
@@ -147,7 +147,7 @@ async def test_each_takeover_has_one_winner(cluster: Cluster, schema: str) -> No
 
             async def contend(member: Member, last: int = last) -> bool:
                 try:
-                    await member.directory.take_session("alice", "sess_1", TOKEN, last)
+                    await member.directory.sessions.take("alice", "sess_1", TOKEN, last)
                 except RequestError:
                     return False
                 return True

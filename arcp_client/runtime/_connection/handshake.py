@@ -20,7 +20,7 @@ from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.authentication import Gate
 from arcp_client.runtime._connection.connection import Connection
 from arcp_client.runtime._connection.requests import checked
-from arcp_client.runtime._log.directory import Directory
+from arcp_client.runtime._log.directory import SharedSessions
 from arcp_client.runtime._log.entries import Watch
 from arcp_client.runtime._sessions.registry import SessionRegistry
 from arcp_client.runtime._sessions.resume_tokens import token_hash
@@ -49,7 +49,7 @@ class ServerHandshake:
         identity: the runtime's description in the welcome.
         gate: authenticates clients.
         sessions: the sessions of the runtime.
-        directory: the sessions of all replicas.
+        shared: the sessions of all replicas.
         follow: continues the subscriptions of a session that was taken over.
         wrong_tokens: counts wrong tokens by address.
         inventory: returns the agents; called for each welcome.
@@ -64,7 +64,7 @@ class ServerHandshake:
         sessions: SessionRegistry,
         wrong_tokens: WrongTokens,
         *,
-        directory: Directory,
+        shared: SharedSessions,
         follow: Callable[[ServerSession, Sequence[Watch]], Awaitable[None]],
         inventory: Callable[[], list[dict[str, Any]]],
         features: Callable[[Connection], frozenset[str]],
@@ -76,7 +76,7 @@ class ServerHandshake:
         self._gate = gate
         self._sessions = sessions
         self._wrong_tokens = wrong_tokens
-        self._directory = directory
+        self._shared = shared
         self._follow = follow
         self._inventory = inventory
         self._features = features
@@ -128,7 +128,7 @@ class ServerHandshake:
             session.features = features
             session.client = f"{hello.client.name} {hello.client.version}"[:200]
             try:
-                await self._directory.open_session(session.state())
+                await self._shared.open(session.state())
                 await self._enter(connection, session, 0, session.tokens.rotate())
             except RequestError:  # the client never learned of the session
                 self._sessions.expire(session)
@@ -176,9 +176,7 @@ class ServerHandshake:
     ) -> None:
         token = block.resume_token.get_secret_value()
         last = block.last_event_seq
-        taken = await self._directory.take_session(
-            principal, block.session_id, token_hash(token), last
-        )
+        taken = await self._shared.take(principal, block.session_id, token_hash(token), last)
         if taken is not None:
             adopted = self._sessions.adopt(taken)
             await self._follow(adopted, taken.watches)

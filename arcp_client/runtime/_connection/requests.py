@@ -102,7 +102,7 @@ class RequestHandler:
     ) -> None:
         self._jobs = jobs
         self._directory = directory
-        self.mirrors = Mirrors(directory, jobs, tasks, self.broken)
+        self.mirrors = Mirrors(directory.jobs, jobs, tasks, self.broken)
         self._admission = admission
         self._questions = questions
         self._mailroom = mailroom
@@ -197,7 +197,7 @@ class RequestHandler:
         _need(session, names.LISTING)
         request = checked(ListJobsMessage, frame)
         jobs, principal = self._jobs, session.principal
-        found = await self._directory.jobs(
+        found = await self._directory.jobs.page(
             None if jobs.shows_others else principal,
             request,
             lambda state: jobs.allows(principal, state.principal, state.id, state.agent),

@@ -22,7 +22,7 @@ from arcp_client.errors import RequestError
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._jobs.restore import stored_job
-from arcp_client.runtime._log.directory import Directory, KnownJob
+from arcp_client.runtime._log.directory import KnownJob, SharedJobs
 from arcp_client.runtime._log.entries import Appended, Watch
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 
@@ -42,7 +42,7 @@ class Mirrors:
     """The mirrors of one replica.
 
     Args:
-        directory: the jobs of all replicas.
+        shared: the jobs of all replicas.
         jobs: the registry, which holds the mirrors.
         tasks: owns the tasks that read events.
         broken: called for a subscription whose next event is no longer held.
@@ -50,12 +50,12 @@ class Mirrors:
 
     def __init__(
         self,
-        directory: Directory,
+        shared: SharedJobs,
         jobs: JobRegistry,
         tasks: TaskOwner,
         broken: Callable[[ServerSession, SubscriptionFeed], None],
     ) -> None:
-        self._directory = directory
+        self._shared = shared
         self._jobs = jobs
         self._tasks = tasks
         self._broken = broken
@@ -75,7 +75,7 @@ class Mirrors:
         job = self._jobs.get(job_id)
         if job is not None and (session is None or session.id in job.authorities):
             return job
-        known = await self._directory.job(job_id)
+        known = await self._shared.find(job_id)
         job = self._jobs.get(job_id) or job
         if known is None:
             return job
@@ -101,7 +101,7 @@ class Mirrors:
         Raises:
             RequestError: the directory cannot be reached.
         """
-        index = await self._directory.index_after(job.id, from_seq or 0)
+        index = await self._shared.index_after(job.id, from_seq or 0)
         if index is None:
             index = job.history.after(from_seq or 0)
         await self._reach(job, index)
@@ -110,7 +110,7 @@ class Mirrors:
     async def _reach(self, job: ServerJob, index: int) -> None:
         """Read the events before those that a history holds."""
         while index < job.history.floor:
-            earlier = await self._directory.history(job.id, index, _PAGE_BYTES)
+            earlier = await self._shared.history(job.id, index, _PAGE_BYTES)
             floor = job.history.floor
             wanted = [entry for entry in earlier if index <= entry.record.index < floor]
             if not wanted:
@@ -198,7 +198,7 @@ class Mirrors:
             position = job.history.end
             if feeds and position - min(feed.next for feed in feeds) > _AHEAD:
                 return  # a slow observer: the store keeps the events
-            entries = await self._directory.history(job.id, position, _PAGE_BYTES)
+            entries = await self._shared.history(job.id, position, _PAGE_BYTES)
             if job.history.end != position:
                 continue  # another reader has moved it: these entries may not be the next ones
             if not entries:

@@ -40,12 +40,13 @@ __all__ = [
     "JobMoved",
     "KnownJob",
     "KnownJobs",
-    "LocalDirectory",
     "ReplicaGone",
     "ReplicaHost",
     "Replicated",
     "Resync",
     "SessionTaken",
+    "SharedJobs",
+    "SharedSessions",
     "TakenSession",
 ]
 
@@ -209,6 +210,64 @@ class ReplicaHost(Protocol):
         """Drop all sessions and jobs without storing anything, because the lease was past."""
 
 
+class SharedSessions(Protocol):
+    """The sessions of all replicas, each of which one replica holds.
+
+    Each method may wait and raises as those of a `Directory` do.
+    """
+
+    async def open(self, state: SessionState) -> None:
+        """Register a new session, which this replica holds.
+
+        Raises:
+            RequestError: the principal has too many sessions.
+        """
+
+    async def take(
+        self, principal: str, session_id: str | None, token: bytes, last: int
+    ) -> TakenSession | None:
+        """Take over a session that a client wants to resume; ``None`` if this replica decides.
+
+        The hash of the token, the principal and ``last`` are checked first; a refusal changes
+        nothing.
+
+        Raises:
+            PermissionDenied: the token or the principal is not the session's.
+            RequestError: RESUME_WINDOW_EXPIRED: the session, or an event above ``last``, is no
+                longer held.
+        """
+
+
+class SharedJobs(Protocol):
+    """The jobs of all replicas and their events, as other replicas see them.
+
+    Each method may wait and raises as those of a `Directory` do.
+    """
+
+    async def find(self, job_id: str) -> KnownJob | None:
+        """Return a job; ``None`` if there is none, or this replica has all jobs."""
+
+    async def page(
+        self,
+        principal: str | None,
+        request: ListJobsMessage,
+        visible: Callable[[LoggedJobState], bool],
+    ) -> KnownJobs | None:
+        """List the jobs of a principal, or with ``None`` of all; ``None`` if this replica decides.
+
+        Paging neither misses nor repeats a job that existed when the listing began.
+        """
+
+    async def history(self, job_id: str, after: int, limit: int) -> Sequence[Appended]:
+        """Return events of a job from an index on, in order, of about ``limit`` bytes at most."""
+
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        """Return the index of the first event above a number of the submitting session.
+
+        ``None`` if this replica decides.
+        """
+
+
 class Directory(Protocol):
     """Knows the sessions and jobs of all replicas of one runtime.
 
@@ -223,18 +282,20 @@ class Directory(Protocol):
     def dialogue(self) -> SharedDialogue | None:
         """The questions and messages of all replicas; ``None`` if this replica has them all."""
 
+    @property
+    def sessions(self) -> SharedSessions:
+        """The sessions of all replicas."""
+
+    @property
+    def jobs(self) -> SharedJobs:
+        """The jobs of all replicas, to be read."""
+
     async def join(self, host: ReplicaHost) -> None:
         """Take part from now on.
 
         Raises:
             StorageError: the store of the directory cannot be used.
             StoreLocked: another live replica has this one's id.
-        """
-
-    async def renew(self) -> bool:
-        """Show that this replica is alive; False if its lease was past already.
-
-        The directory calls it itself, several times within a lease.
         """
 
     @property
@@ -249,30 +310,6 @@ class Directory(Protocol):
 
     def inventory(self, own: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the agents of all replicas, given this replica's."""
-
-    async def open_session(self, state: SessionState) -> None:
-        """Register a new session, which this replica holds.
-
-        Raises:
-            RequestError: the principal has too many sessions.
-        """
-
-    async def take_session(
-        self, principal: str, session_id: str | None, token: bytes, last: int
-    ) -> TakenSession | None:
-        """Take over a session that a client wants to resume; ``None`` if this replica decides.
-
-        The hash of the token, the principal and ``last`` are checked first; a refusal changes
-        nothing.
-
-        Raises:
-            PermissionDenied: the token or the principal is not the session's.
-            RequestError: RESUME_WINDOW_EXPIRED: the session, or an event above ``last``, is no
-                longer held.
-        """
-
-    async def end_session(self, session_id: str) -> None:
-        """Forget a session for ever."""
 
     async def find_key(
         self, principal: str, key: str, parameters: bytes, session_id: str
@@ -314,29 +351,6 @@ class Directory(Protocol):
     async def authorize(self, job_id: str, session_id: str) -> None:
         """Let a session cancel a job, because it has repeated the job's submit."""
 
-    async def job(self, job_id: str) -> KnownJob | None:
-        """Return a job; ``None`` if there is none, or this replica has all jobs."""
-
-    async def jobs(
-        self,
-        principal: str | None,
-        request: ListJobsMessage,
-        visible: Callable[[LoggedJobState], bool],
-    ) -> KnownJobs | None:
-        """List the jobs of a principal, or with ``None`` of all; ``None`` if this replica decides.
-
-        Paging neither misses nor repeats a job that existed when the listing began.
-        """
-
-    async def history(self, job_id: str, after: int, limit: int) -> Sequence[Appended]:
-        """Return events of a job from an index on, in order, of about ``limit`` bytes at most."""
-
-    async def index_after(self, job_id: str, seq: int) -> int | None:
-        """Return the index of the first event above a number of the submitting session.
-
-        ``None`` if this replica decides.
-        """
-
     async def cancel(self, job_id: str, reason: str) -> None:
         """Record that a job must end, for the replica that runs it."""
 
@@ -350,106 +364,3 @@ class Replicated(Protocol):
 
     def directory(self) -> Directory:
         """Return the directory of this log."""
-
-
-_NO_CHANGES: tuple[Change, ...] = ()
-
-
-class LocalDirectory:
-    """The directory of a runtime without further replicas: its own tables are complete.
-
-    No method suspends.
-    """
-
-    withheld: frozenset[str] = frozenset()
-    dialogue: SharedDialogue | None = None
-
-    async def join(self, host: ReplicaHost) -> None:
-        """Do nothing."""
-
-    async def renew(self) -> bool:
-        """Return True: there is no lease."""
-        return True
-
-    @property
-    def ready(self) -> bool:
-        """True: there is nothing to wait for."""
-        return True
-
-    async def drain(self) -> bool:
-        """Return False: there is no other replica."""
-        return False
-
-    async def leave(self, *, timeout: float) -> None:
-        """Do nothing."""
-
-    def inventory(self, own: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return this runtime's agents."""
-        return own
-
-    async def open_session(self, state: SessionState) -> None:
-        """Do nothing: the journal stores the session."""
-
-    async def take_session(
-        self, principal: str, session_id: str | None, token: bytes, last: int
-    ) -> TakenSession | None:
-        """Return ``None``: this runtime has all sessions."""
-        return None
-
-    async def end_session(self, session_id: str) -> None:
-        """Do nothing: the journal removes the session."""
-
-    async def find_key(
-        self, principal: str, key: str, parameters: bytes, session_id: str
-    ) -> Mapping[str, Any] | None:
-        """Return ``None``: this runtime has all keys."""
-        return None
-
-    async def accept(
-        self, job: LoggedJobState, key: KeyState | None, unclaimed: JobInput | None = None
-    ) -> Mapping[str, Any] | None:
-        """Return ``None``: the journal stores the job and its key."""
-        return None
-
-    async def offer(self, reference: str) -> Offer | None:
-        """Return ``None``: there is no other replica."""
-        return None
-
-    def vacant(self) -> None:
-        """Do nothing: no job waits for a replica."""
-
-    async def release(self, jobs: Sequence[tuple[LoggedJobState, JobInput]]) -> frozenset[str]:
-        """Return nothing: there is no other replica."""
-        return frozenset()
-
-    async def authorize(self, job_id: str, session_id: str) -> None:
-        """Do nothing: the journal stores the job."""
-
-    async def job(self, job_id: str) -> KnownJob | None:
-        """Return ``None``: this runtime has all jobs."""
-        return None
-
-    async def jobs(
-        self,
-        principal: str | None,
-        request: ListJobsMessage,
-        visible: Callable[[LoggedJobState], bool],
-    ) -> KnownJobs | None:
-        """Return ``None``: this runtime has all jobs."""
-        return None
-
-    async def history(self, job_id: str, after: int, limit: int) -> Sequence[Appended]:
-        """Return nothing: this runtime has all events."""
-        return ()
-
-    async def index_after(self, job_id: str, seq: int) -> int | None:
-        """Return ``None``: this runtime has all events."""
-        return None
-
-    async def cancel(self, job_id: str, reason: str) -> None:
-        """Do nothing: this runtime runs all jobs."""
-
-    async def changes(self) -> AsyncIterator[Change]:
-        """Yield nothing."""
-        for change in _NO_CHANGES:
-            yield change

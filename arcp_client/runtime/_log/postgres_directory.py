@@ -1,71 +1,53 @@
-"""The directory of a runtime whose replicas share PostgreSQL: sessions, jobs, keys and leases."""
+"""The directory of a runtime whose replicas share PostgreSQL: accepts jobs, and finds changes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from arcp_client._postgres.database import Database
-from arcp_client._postgres.functions import FENCED, LOST, TOO_MANY
+from arcp_client._postgres.functions import LOST, TOO_MANY
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
-from arcp_client._wire.messages import JobFilter, ListJobsMessage
-from arcp_client._wire.stamp import job_part
 from arcp_client.errors import (
     StorageError,
     request_error,
 )
 from arcp_client.runtime._log.directory import (
-    Bounds,
     CancelRequested,
     Change,
     JobDelegated,
     JobMoved,
-    KnownJob,
-    KnownJobs,
     ReplicaGone,
     ReplicaHost,
     Resync,
     SessionTaken,
-    TakenSession,
 )
 from arcp_client.runtime._log.entries import (
-    Appended,
     JobInput,
     KeyState,
     LoggedJobState,
-    SessionState,
     Watch,
 )
 from arcp_client.runtime._log.inventories import Offer
 from arcp_client.runtime._log.postgres_agents import OtherAgents
 from arcp_client.runtime._log.postgres_dialogue import PostgresDialogue
+from arcp_client.runtime._log.postgres_jobs import PostgresJobs
 from arcp_client.runtime._log.postgres_members import Leases, Membership
 from arcp_client.runtime._log.postgres_rows import (
     AUTHORIZE,
-    JOB,
-    SESSION,
     away,
-    check_resume,
-    decode_session,
     encoded,
-    events_of,
-    fits,
-    known_job,
-    make_room,
-    position,
     refusals,
     same_submit,
-    settled_page,
 )
+from arcp_client.runtime._log.postgres_sessions import PostgresSessions
 from arcp_client.runtime._log.postgres_unclaimed import UNCLAIMED, UnclaimedJobs
 from arcp_client.runtime._log.wakeups import LOOK, Wakeups
 
@@ -76,15 +58,8 @@ _log = logging.getLogger("arcp_client.runtime")
 _POLL = 1.0
 _MOST_WAITING = 100_000
 _SWEEP_EVERY = 10
-_PAGE = 100
-_PAGE_BYTES = 1024 * 1024
-_MOST_RUNS = 256
 _EXISTS = "23505"
 """SQLSTATE: a row with this id exists."""
-_FIRST_RETRY = 0.05
-_LAST_RETRY = 0.5
-
-T = TypeVar("T")
 
 
 class PostgresDirectory:
@@ -101,18 +76,17 @@ class PostgresDirectory:
     def __init__(self, database: Database, member: Membership, lease: float) -> None:
         self._db = database
         self._member = member
-        self._host: ReplicaHost | None = None
         self._tasks = TaskOwner(f"replica {member.id}")
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self._look_now = asyncio.Event()
-        self._following: dict[str, int] = {}
         self._delegated: set[tuple[str, str]] = set()
         self._polls = 0
         self._wakeups = Wakeups(database, member.id, self._tasks, self._heard)
         self._leases = Leases(database, member, lease, self._wakeups.tell)
         self._unclaimed = UnclaimedJobs(database, member, self._tasks, self.moved, self._ended)
         self._agents = OtherAgents(database, member)
-        self._bounds = Bounds()
+        self.sessions = PostgresSessions(member, self._leases, self._wakeups.tell)
+        self.jobs = PostgresJobs(database)
         self.dialogue = PostgresDialogue(
             database, member, self._wakeups.tell, self._changes.put_nowait
         )
@@ -126,10 +100,8 @@ class PostgresDirectory:
             StorageError: the database cannot be used.
             StoreLocked: another live replica has this one's id.
         """
-        self._host = host
-        self._bounds = host.bounds
         await self._leases.join(host)
-        await self.dialogue.begin(self._bounds)
+        await self.dialogue.begin(host.bounds)
         await self._wakeups.begin()
         async with self._db.connection() as connection:
             await self._agents.refresh(connection)
@@ -209,7 +181,7 @@ class PostgresDirectory:
                     self._changes.put_nowait(JobMoved(job_id))
 
     def _spans(self) -> tuple[timedelta, timedelta]:
-        bounds = self._bounds
+        bounds = self._member.bounds
         return timedelta(seconds=bounds.retention), timedelta(seconds=bounds.key_window)
 
     async def _poll(self) -> None:
@@ -252,12 +224,7 @@ class PostgresDirectory:
                 list(held),
                 member.id,
             )
-            moved = await connection.fetch(
-                "SELECT u.id FROM unnest($1::text[], $2::bigint[]) AS u(id, next) WHERE EXISTS"
-                " (SELECT 1 FROM events AS e WHERE e.job_id = u.id AND e.idx >= u.next)",
-                list(self._following),
-                list(self._following.values()),
-            )
+            moved = await self.jobs.behind(connection)
             await self._agents.refresh(connection)
             if self._polls % _SWEEP_EVERY == 0:
                 await connection.execute("SELECT sweep($1, $2)", *self._spans())
@@ -271,9 +238,9 @@ class PostgresDirectory:
         for name in watches.keys() - self._delegated:
             self._changes.put_nowait(JobDelegated(watches[name]))
         self._delegated = set(watches)
-        for row in moved:
-            self._following.pop(row["id"], None)
-            self._changes.put_nowait(JobMoved(row["id"]))
+        for job_id in moved:
+            self.jobs.unfollow(job_id)
+            self._changes.put_nowait(JobMoved(job_id))
         for row in replicas:
             if row["dead"] and await self._leases.reap(row["id"]):
                 self._changes.put_nowait(ReplicaGone(row["id"]))
@@ -286,159 +253,6 @@ class PostgresDirectory:
         """Return the agent that a reference names on another replica that accepts jobs."""
         with refusals():
             return await self._agents.offer(reference)
-
-    # -------------------------------------------------------------------------- sessions
-
-    async def _repeated(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Run a transaction that checks the lease, until its outcome is known.
-
-        A connection that is lost in a commit leaves the outcome open, so ``work`` is repeated, and
-        must allow for its own success. It ends at the latest with the lease.
-        """
-        member, delay = self._member, _FIRST_RETRY
-        epoch = member.epoch
-        while True:
-            try:
-                async with self._db.transaction() as connection:
-                    return await work(connection)
-            except StorageError as error:
-                if error.sqlstate == FENCED:  # or a standby was promoted, and the lease continues
-                    if not await self.renew():
-                        member.fence(epoch)
-                elif error.sqlstate or error.permanent:
-                    raise
-                else:
-                    await asyncio.sleep(delay)
-                    delay = min(2 * delay, _LAST_RETRY)
-                if member.epoch != epoch or not epoch:
-                    raise
-
-    async def open_session(self, state: SessionState) -> None:
-        """Register a new session, which this replica holds.
-
-        Raises:
-            RequestError: the principal has too many sessions, or the database is away.
-        """
-        member = self._member
-        with refusals():
-
-            async def register(connection: Any) -> int:
-                await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
-                await make_room(connection, state.principal, self._bounds.sessions)
-                epoch: int = await connection.fetchval(
-                    "INSERT INTO sessions (id, principal, holder, epoch, floor, last, state,"
-                    " timeline) VALUES ($1, $2, $3, nextval('epochs'), 0, 0, $4, timeline())"
-                    " ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch RETURNING epoch",
-                    state.id,
-                    state.principal,
-                    member.id,
-                    encoded(state),
-                )
-                return epoch
-
-            member.held[state.id] = await self._repeated(register)
-
-    async def take_session(
-        self, principal: str, session_id: str | None, token: bytes, last: int
-    ) -> TakenSession | None:
-        """Take over a session; ``None`` if this replica holds it already."""
-        member = self._member
-        with refusals():
-
-            async def find(connection: Any) -> Any:
-                await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
-                return await self._find(connection, principal, session_id, token)
-
-            row = await self._repeated(find)
-            check_resume(row, principal, token, last)
-            assert row is not None
-            found: str = row["id"]
-            if row["holder"] == member.id and member.held.get(found) == row["epoch"]:
-                return None
-            if found in member.held:
-                member.lose(found)
-            if self._host is not None:
-                await self._host.flushed()  # nothing of an earlier epoch is stored after this
-
-            async def take(connection: Any) -> tuple[int, TakenSession]:
-                await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
-                row = await connection.fetchrow(f"{SESSION} WHERE id = $1 FOR UPDATE", found)
-                check_resume(row, principal, token, last)
-                epoch = await connection.fetchval(
-                    "UPDATE sessions SET holder = $2, epoch = nextval('epochs'),"
-                    " expires_at = NULL WHERE id = $1 RETURNING epoch",
-                    found,
-                    member.id,
-                )
-                return epoch, await self._content(connection, row)
-
-            member.held[found], taken = await self._repeated(take)
-        self._wakeups.tell([LOOK])
-        return taken
-
-    async def _find(
-        self, connection: Any, principal: str, session_id: str | None, token: bytes
-    ) -> Any:
-        if session_id:
-            return await connection.fetchrow(f"{SESSION} WHERE id = $1", session_id)
-        rows = await connection.fetch(f"{SESSION} WHERE principal = $1", principal)
-        return next((row for row in rows if fits(row, token)), None)
-
-    async def _content(self, connection: Any, row: Any) -> TakenSession:
-        """Read the unacknowledged events and the subscriptions of a session."""
-        session_id, floor = row["id"], row["floor"]
-        numbers = await connection.fetch(
-            "SELECT n.seq, n.job_id, n.idx, n.count, j.trace_id FROM numbers AS n"
-            " JOIN jobs AS j ON j.id = n.job_id"
-            " WHERE n.session_id = $1 AND n.seq + n.count - 1 > $2 ORDER BY n.seq",
-            session_id,
-            floor,
-        )
-        runs = await connection.fetch(
-            "SELECT DISTINCT ON (e.job_id, e.idx) e.job_id, e.idx, e.id, e.type, e.payload, e.needs"
-            " FROM numbers AS n JOIN events AS e ON e.job_id = n.job_id"
-            " AND e.idx < n.idx + n.count AND e.idx + e.count > n.idx"
-            " WHERE n.session_id = $1 AND n.seq + n.count - 1 > $2",
-            session_id,
-            floor,
-        )
-        records = {
-            (entry.record.job_id, entry.record.index): entry.record
-            for run in runs
-            for entry in events_of(run)
-        }
-        at = asyncio.get_running_loop().time()
-        events = []
-        for number in numbers:
-            part = job_part(number["job_id"], number["trace_id"])
-            for n in range(number["count"]):
-                seq = number["seq"] + n
-                record = records.get((number["job_id"], number["idx"] + n))
-                if seq > floor and record is not None:
-                    events.append((seq, msgspec.structs.replace(record, job=part, at=at)))
-        watches = await connection.fetch(
-            "SELECT w.session_id, w.job_id, w.next, w.first FROM watches AS w"
-            " JOIN jobs AS j ON j.id = w.job_id WHERE w.session_id = $1 AND (j.ended_at IS NULL"
-            " OR w.next < (SELECT max(idx + count) FROM events WHERE job_id = w.job_id))",
-            session_id,
-        )
-        open_jobs = await connection.fetch(
-            "SELECT id FROM jobs WHERE owner_id = $1 AND ended_at IS NULL", session_id
-        )
-        return TakenSession(
-            msgspec.structs.replace(decode_session(row["state"]), floor=floor),
-            row["last"],
-            events,
-            [Watch(w["session_id"], w["job_id"], w["next"], w["first"]) for w in watches],
-            frozenset(job["id"] for job in open_jobs),
-        )
-
-    async def end_session(self, session_id: str) -> None:
-        """Forget a session for ever."""
-        self._member.held.pop(session_id, None)
-        with refusals():
-            async with self._db.connection() as connection:
-                await connection.execute("DELETE FROM sessions WHERE id = $1", session_id)
 
     # ------------------------------------------------------------------------------ jobs
 
@@ -453,7 +267,7 @@ class PostgresDirectory:
                     " AND key = $2 AND at >= clock_timestamp() - $3::interval",
                     principal,
                     key,
-                    timedelta(seconds=self._bounds.key_window),
+                    timedelta(seconds=self._member.bounds.key_window),
                 )
                 if row is None:
                     return None
@@ -491,15 +305,15 @@ class PostgresDirectory:
                 job.accepted,
                 None if key is None else key.key,
                 None if key is None else key.parameters,
-                timedelta(seconds=self._bounds.key_window),
-                self._bounds.jobs,
+                timedelta(seconds=self._member.bounds.key_window),
+                self._member.bounds.jobs,
             )
             if row is None and unclaimed is not None:
-                await self._unclaimed.put(connection, job, unclaimed, self._bounds.unclaimed)
+                await self._unclaimed.put(connection, job, unclaimed, self._member.bounds.unclaimed)
             return row
 
         try:
-            row = await self._repeated(register)
+            row = await self._leases.transaction(register)
         except StorageError as error:
             if error.sqlstate == _EXISTS:  # by an attempt whose outcome was open
                 return None
@@ -526,100 +340,7 @@ class PostgresDirectory:
         if not wanted:
             return frozenset()
         with refusals():
-            return await self._unclaimed.release(wanted, self._bounds.unclaimed)
-
-    async def job(self, job_id: str) -> KnownJob | None:
-        """Return a job."""
-        with refusals():
-            async with self._db.connection() as connection:
-                row = await connection.fetchrow(f"{JOB} WHERE j.id = $1", job_id)
-        return None if row is None else known_job(row)
-
-    async def jobs(
-        self,
-        principal: str | None,
-        request: ListJobsMessage,
-        visible: Callable[[LoggedJobState], bool],
-    ) -> KnownJobs | None:
-        """List jobs in the order of their transactions.
-
-        A page ends before the first transaction that began before a still running one, if there is
-        anything before it: what that one accepts would otherwise be missed by the next page.
-        """
-        wanted = request.filter or JobFilter()
-        limit = request.limit or _PAGE
-        tx, number = position(request.cursor)
-        found: list[tuple[KnownJob, str, int, bool]] = []
-        size = 0
-        with refusals():
-            while True:
-                async with self._db.connection() as connection:
-                    rows = await connection.fetch(
-                        f"{JOB} WHERE (j.tx, j.number) > ($1::text::xid8, $2::bigint)"
-                        " AND NOT j.gone AND ($3::text IS NULL OR j.principal = $3)"
-                        " AND ($4::text[] IS NULL OR j.status = ANY($4))"
-                        " AND ($5::text IS NULL"
-                        " OR j.agent = $5 OR split_part(j.agent, '@', 1) = $5)"
-                        " AND ($6::timestamptz IS NULL OR j.created > $6)"
-                        " ORDER BY j.tx, j.number LIMIT $7",
-                        tx,
-                        number,
-                        principal,
-                        list(wanted.status) if wanted.status else None,
-                        wanted.agent,
-                        wanted.created_after,
-                        limit + 1,
-                    )
-                for row in rows:
-                    tx, number = row["tx"], row["number"]
-                    known = known_job(row)
-                    if visible(known.state):
-                        if len(found) >= limit or size > _PAGE_BYTES:
-                            page = settled_page(found)
-                            if page is not None:
-                                return page
-                        found.append((known, tx, number, row["settled"]))
-                        size += len(row["state"])
-                if len(rows) <= limit:
-                    return KnownJobs([known for known, *_ in found], None)
-
-    async def history(self, job_id: str, after: int, limit: int) -> Sequence[Appended]:
-        """Return events of a job from an index on."""
-        with refusals():
-            async with self._db.connection() as connection:
-                rows = await connection.fetch(
-                    "SELECT job_id, idx, id, type, payload, needs FROM ("
-                    " SELECT *,"
-                    " sum(length(payload)) OVER (ORDER BY idx) - length(payload) AS before"
-                    " FROM (SELECT * FROM events WHERE job_id = $1 AND idx + count > $2 AND idx >="
-                    " coalesce((SELECT max(idx) FROM events WHERE job_id = $1 AND idx <= $2), 0)"
-                    f" ORDER BY idx LIMIT {_MOST_RUNS}) AS runs) AS sized WHERE before < $3"
-                    " ORDER BY idx",
-                    job_id,
-                    after,
-                    limit,
-                )
-        entries = [entry for row in rows for entry in events_of(row) if entry.record.index >= after]
-        if entries and entries[-1].record.terminal:
-            self._following.pop(job_id, None)
-        else:
-            self._following[job_id] = entries[-1].record.index + 1 if entries else after
-        return entries
-
-    async def index_after(self, job_id: str, seq: int) -> int | None:
-        """Return the index of the first event above a number of the submitting session."""
-        if seq <= 0:
-            return 0
-        with refusals():
-            async with self._db.connection() as connection:
-                index = await connection.fetchval(
-                    "SELECT max(n.idx + least(n.count, $2 - n.seq + 1)) FROM numbers AS n"
-                    " JOIN jobs AS j ON j.id = n.job_id AND j.owner_id = n.session_id"
-                    " WHERE n.job_id = $1 AND n.seq <= $2",
-                    job_id,
-                    seq,
-                )
-        return index or 0
+            return await self._unclaimed.release(wanted, self._member.bounds.unclaimed)
 
     async def cancel(self, job_id: str, reason: str) -> None:
         """Record that a job must end."""

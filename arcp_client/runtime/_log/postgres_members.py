@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from arcp_client._postgres.database import Database
+from arcp_client._postgres.functions import FENCED
 from arcp_client._wire import names
 from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.runtime._log.directory import Bounds, ReplicaHost
@@ -24,9 +25,13 @@ from arcp_client.runtime._log.wakeups import LOOK
 
 __all__ = ["Leases", "Membership"]
 
+T = TypeVar("T")
+
 _log = logging.getLogger("arcp_client.runtime")
 
 _LOOK_AGAIN = 0.1
+_FIRST_RETRY = 0.05
+_LAST_RETRY = 0.5
 
 
 class Membership:
@@ -36,6 +41,8 @@ class Membership:
         id: the replica's id.
 
     Attributes:
+        host: the runtime, once it has joined.
+        bounds: the limits that hold over all replicas.
         until: end of the lease, as a time of the event loop.
         renewed: the epoch, the timeline of the database, and the end of the lease by its clock.
         numbered: a session and its number that was stored last. Like `renewed`, it must still be
@@ -48,6 +55,7 @@ class Membership:
         self.until = 0.0
         self.held: dict[str, int] = {}
         self.host: ReplicaHost | None = None
+        self.bounds = Bounds()
         self.renewed: tuple[int, str, datetime | None] = (0, "", None)
         self.numbered: tuple[str, int] = ("", 0)
 
@@ -93,7 +101,6 @@ class Leases:
         self._lease = timedelta(seconds=lease)
         self._tell = tell
         self._host: ReplicaHost | None = None
-        self._bounds = Bounds()
         self._announced = ""
 
     async def join(self, host: ReplicaHost) -> None:
@@ -104,7 +111,7 @@ class Leases:
             StoreLocked: another live replica has this one's id.
         """
         self._host = self._member.host = host
-        self._bounds = host.bounds
+        self._member.bounds = host.bounds
         await self._enter()
 
     async def _enter(self) -> None:
@@ -208,6 +215,30 @@ class Leases:
             if found:
                 await self._end(connection, replica)
 
+    async def transaction(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Run a transaction that checks the lease, until its outcome is known.
+
+        A connection that is lost in a commit leaves the outcome open, so ``work`` is repeated, and
+        must allow for its own success. It ends at the latest with the lease.
+        """
+        member, delay = self._member, _FIRST_RETRY
+        epoch = member.epoch
+        while True:
+            try:
+                async with self._db.transaction() as connection:
+                    return await work(connection)
+            except StorageError as error:
+                if error.sqlstate == FENCED:  # or a standby was promoted, and the lease continues
+                    if not await self.renew():
+                        member.fence(epoch)
+                elif error.sqlstate or error.permanent:
+                    raise
+                else:
+                    await asyncio.sleep(delay)
+                    delay = min(2 * delay, _LAST_RETRY)
+                if member.epoch != epoch or not epoch:
+                    raise
+
     # ----------------------------------------------------------------------------- death
 
     async def reap(self, replica: str) -> bool:
@@ -240,7 +271,7 @@ class Leases:
             "UPDATE sessions SET holder = NULL, epoch = nextval('epochs'),"
             " expires_at = clock_timestamp() + $2 WHERE holder = $1",
             replica,
-            timedelta(seconds=self._bounds.resume_window),
+            timedelta(seconds=self._member.bounds.resume_window),
         )
         await free_calls(connection, replica)
         await connection.execute("DELETE FROM replicas WHERE id = $1", replica)
