@@ -367,7 +367,7 @@ class HttpTransport:
     async def _close(self, timeout: float) -> None:
         deadline = Deadline(timeout)
         try:
-            if self._posts and not self._broken:
+            if self._posts and self._headers and not self._broken:
                 await asyncio.wait(self._posts, timeout=timeout / 2)
             await self._leave(max(deadline.left, _FAREWELL))
         finally:

@@ -10,10 +10,12 @@ const chunk = (sessionId, text) => ({
   update: { sessionUpdate: "agent_message_chunk", content: { type: "text", text } },
 });
 
-async function five(client, sessionId) {
-  for (let n = 0; n < 5; n += 1)
-    await client.notify(methods.client.session.update, chunk(sessionId, String(n)));
+async function updates(client, sessionId, count, filling = "") {
+  for (let n = 0; n < count; n += 1)
+    await client.notify(methods.client.session.update, chunk(sessionId, n + filling));
 }
+
+const five = (client, sessionId) => updates(client, sessionId, 5);
 
 let cancelled;
 
@@ -28,7 +30,9 @@ const app = agent({ name: "npm agent" })
   }))
   .onRequest("session/new", ({ params }) => ({ sessionId: "s1", _meta: { cwd: params.cwd } }))
   .onRequest("session/load", async ({ params, client }) => {
-    await five(client, params.sessionId);
+    if (params.sessionId === "large")
+      await updates(client, params.sessionId, 1000, "x".repeat(2000));
+    else await five(client, params.sessionId);
     return {};
   })
   .onRequest("session/resume", async ({ params, client }) => {

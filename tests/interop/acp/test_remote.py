@@ -171,6 +171,16 @@ async def test_a_new_client_goes_on_with_the_session(serve: Serve) -> None:
             assert said == ["0", "1", "2", "3", "4"]
 
 
+async def test_a_large_history_comes_before_the_end_of_its_load(serve: Serve) -> None:
+    async with serve() as server, AcpClient(server.url) as agent:
+        session = agent.session("large")
+        said = texts_of(session)
+        for _ in range(5):
+            said.clear()
+            await session.load("/")
+            assert [text.rstrip("x") for text in said] == [str(n) for n in range(1000)]
+
+
 async def test_frames_that_are_no_messages_are_reported_and_skipped(serve: Serve) -> None:
     async with serve() as server, AcpClient(server.url) as agent:
         strange: list[Exception] = []

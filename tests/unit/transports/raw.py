@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -65,6 +66,8 @@ class RawSocket:
 @asynccontextmanager
 async def tcp_server(
     handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    *,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """A server that hands each connection to a coroutine; what is left is cut off at the end."""
     tasks: set[asyncio.Task[None]] = set()
@@ -80,7 +83,7 @@ async def tcp_server(
         task = asyncio.get_running_loop().create_task(run(reader, writer))
         tasks.add(task)
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,7 @@ class Agent:
     """The server. Unless told otherwise, it accepts everything and answers nothing."""
 
     port: int = 0
+    scheme: str = "http"
     posts: asyncio.Queue[Request] = field(default_factory=asyncio.Queue)
     streams: asyncio.Queue[Stream] = field(default_factory=asyncio.Queue)
     deletes: list[Request] = field(default_factory=list)
@@ -82,7 +84,8 @@ class Agent:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/acp"
+        host = "127.0.0.1" if self.scheme == "http" else "localhost"
+        return f"{self.scheme}://{host}:{self.port}/acp"
 
     def initialized(self, request: Request, version: int = 1) -> str:
         result = {"protocolVersion": version, "agentCapabilities": {"loadSession": True}}
@@ -135,9 +138,9 @@ def answer(status: int, body: Any = None, *headers: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Agent]:
-    agent = Agent()
-    async with tcp_server(agent.handle) as agent.port:
+async def serving(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[Agent]:
+    agent = Agent(scheme="http" if tls is None else "https")
+    async with tcp_server(agent.handle, tls=tls) as agent.port:
         yield agent
 
 

@@ -49,6 +49,7 @@ async def test_a_stream_that_ends_properly_is_opened_again() -> None:
 async def test_a_broken_stream_without_ids_ends_the_link_and_says_what_may_be_lost(
     session: str,
 ) -> None:
+    """Rule A10."""
     async with serving() as agent, linked(agent) as (link, stream):
         if session:
             await link.send(request("session/prompt", session, id=1))

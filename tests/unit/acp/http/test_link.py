@@ -10,8 +10,14 @@ from typing import Any
 
 import pytest
 
-from arcp_client.acp import AcpClient, HttpConnector, HttpRefused, updates
-from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError, RemoteProtocolError
+from arcp_client.acp import AcpClient, AcpLimits, HttpConnector, HttpRefused, updates
+from arcp_client.errors import (
+    ConnectFailed,
+    HandshakeTimeout,
+    LinkLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
 from arcp_client.transports import Connector, Transport
 from tests.unit.acp.http.kit import (
     INITIALIZE,
@@ -369,6 +375,7 @@ async def test_a_message_without_an_answer_in_time_ends_the_link() -> None:
 
 
 async def test_an_answer_waits_for_the_history_that_comes_over_the_other_stream() -> None:
+    """Rule A10."""
     async with serving() as agent, linked(agent) as (link, connection):
         await link.send(request("session/load", "s1", id=1))
         await agent.posts.get()
@@ -530,6 +537,14 @@ async def test_closing_takes_no_longer_than_told_and_still_ends_the_connection()
         with pytest.raises(LinkLost):
             await sending
         assert len(agent.deletes) == 1
+
+
+async def test_a_server_that_does_not_answer_initialize_is_given_up_at_once() -> None:
+    async with serving() as agent:
+        agent.hold = "initialize"
+        client = AcpClient(agent.url, limits=AcpLimits(start=0.1, close=3600.0))
+        with pytest.raises(HandshakeTimeout, match=r"did not answer initialize within 0\.1 s"):
+            await client.connect()
 
 
 async def test_a_server_that_does_not_answer_the_end_cannot_hold_it_up() -> None:
