@@ -14,8 +14,8 @@ from typing import ClassVar, Final
 from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import AcceptanceContext, Peer, Received, View
 from arcp_client._protocol.pending import Request
+from arcp_client._protocol.plan_runner import OWN_TIMEOUT
 from arcp_client._protocol.plans import Recover
-from arcp_client._protocol.recovery import OWN_TIMEOUT
 from arcp_client._wire import names
 from arcp_client._wire.messages import SubscribeMessage
 from arcp_client._wire.replies import Subscribed

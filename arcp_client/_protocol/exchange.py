@@ -15,6 +15,7 @@ from arcp_client._protocol.correlation import Correlation
 from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import Peer, View
 from arcp_client._protocol.pending import Request
+from arcp_client._protocol.plan_runner import PlanRunner
 from arcp_client._protocol.receiver import Receiver
 from arcp_client._protocol.recovery import Recovery
 from arcp_client._wire import names
@@ -71,10 +72,13 @@ class Exchange:
     Args:
         view: the session.
         receiver: is notified of subscriptions.
+        runner: is notified of late answers to the requests of plans.
         recovery: is notified of acceptances and subscriptions.
     """
 
-    def __init__(self, view: View, receiver: Receiver, recovery: Recovery) -> None:
+    def __init__(
+        self, view: View, receiver: Receiver, runner: PlanRunner, recovery: Recovery
+    ) -> None:
         self._negotiated = view.negotiated
         self._out = view.out
         self._jobs = view.jobs
@@ -82,6 +86,7 @@ class Exchange:
         self._barriers = view.barriers
         self._correlation = Correlation(view.pending, view.jobs)
         self._receiver = receiver
+        self._runner = runner
         self._recovery = recovery
         self._unsubscribing: dict[JobState, None] = {}
 
@@ -249,8 +254,8 @@ class Exchange:
             self._out.report(
                 f"the answer to {request.name} arrived after its deadline", job_id=request.job_id
             )
-            if request.owner is self._recovery and isinstance(value, Accepted):
-                self._recovery.accepted_late(request, value, now)
+            if request.owner is self._runner and isinstance(value, Accepted):
+                self._runner.accepted_late(request, value, now)
             return
         self._peer.settled(request, confirmed=True)
         if request.owner is not None:

@@ -19,7 +19,7 @@ Terminal = tuple[ControlFrame, bytes]
 
 
 class Recovering(msgspec.Struct, eq=False):
-    """The state of the recovery plan that runs for a job; see `plans` and `recovery`.
+    """The state of the recovery plan that runs for a job; see `plans` and `plan_runner`.
 
     Attributes:
         plan: the plan, a generator of steps.

@@ -9,7 +9,7 @@ The path of a frame::
 
     frame ─▶ decode ─▶ peer ─▶ receiver ─▶ reassembly ─▶ events and gaps ─┐
                         │         ▲ ended, lost, silent                   ├─▶ actions
-                        │         └── recovery ─▶ plans ─▶ requests ──────┤
+                        │         └── recovery ─▶ plan runner ─▶ requests ┤
                         └─▶ exchange ─▶ correlation ─▶ pending requests ──┘
 """
 
@@ -30,6 +30,7 @@ from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.obstacle import Conclusion, Obstacle
 from arcp_client._protocol.peer import Peer, Received, View
 from arcp_client._protocol.pending import PendingRequests, Request
+from arcp_client._protocol.plan_runner import PlanRunner
 from arcp_client._protocol.receiver import Receiver
 from arcp_client._protocol.recovery import Recovery
 from arcp_client._protocol.silence import SILENCE, Silence
@@ -121,16 +122,17 @@ class Session:
             negotiated, out, self.jobs, self.peer, limit=limit, checkpoint=checkpoint
         )
         view.receiver = receiver
-        self._recovery = Recovery(
+        self._runner = runner = PlanRunner(
             view,
             receiver,
             self._job_ended,
             lambda job_id, now: self._exchange.unsubscribe(job_id, now),
         )
-        self._exchange = Exchange(view, receiver, self._recovery)
+        self._recovery = Recovery(view, runner)
+        self._exchange = Exchange(view, receiver, runner, self._recovery)
         receiver.ended = self._job_ended
-        receiver.seen = self._recovery.seen
-        receiver.holds = self._recovery.holds
+        receiver.seen = runner.seen
+        receiver.holds = runner.holds
         self._obstacle = Obstacle()
         self._silence = Silence(silence, runs=lambda job_id: self.jobs.get(job_id) is not None)
         self._stepped = False  # a frame was skipped, and no replay has ended since
@@ -210,7 +212,7 @@ class Session:
         """The time at which `tick` must be called next."""
         moments = [self.requests.deadline, self._closes_at]
         if self.state is State.LIVE:
-            moments += [self._recovery.deadline, self.peer.deadline, self._silence.deadline]
+            moments += [self._runner.deadline, self.peer.deadline, self._silence.deadline]
             if not self._out.relinking:
                 moments += [self._receiver.deadline, self._out.heartbeat.deadline]
         return min([moment for moment in moments if moment is not None], default=None)
@@ -258,7 +260,7 @@ class Session:
             self._silence.lost((job.job_id for job in self.jobs if job.wanted), now)
         self._release(now)
         self._barriers.lost()
-        self._recovery.link_lost(now)
+        self._runner.link_lost(now)
         self.peer.link_lost()
         self._exchange.link_lost()
         if before is State.CLOSING:
@@ -384,7 +386,7 @@ class Session:
     def _job_ended(self, job_id: str, now: float) -> None:
         """Note that a job has ended: by its terminal message, or because it was given up."""
         job = self.jobs.state(job_id)
-        self._recovery.job_ended(job)
+        self._runner.job_ended(job)
         self.peer.job_ended(job)
         self._exchange.job_ended(job_id, now)
 
@@ -406,7 +408,7 @@ class Session:
         if self.state is not State.LIVE:
             return
         self._receiver.take_all(self.peer.tick(now), now)
-        self._recovery.tick(now)
+        self._runner.tick(now)
         for job_id in self._silence.due(now):
             self._out.report(
                 f"job {job_id} has sent no event for {self._silence.bound:g} s since a link was"
@@ -475,7 +477,7 @@ class Session:
         if job is not None and not job.submitted:
             self._receiver.forget(job_id)
             self.jobs.forget(job_id)
-            self._recovery.job_ended(job)
+            self._runner.job_ended(job)
             self.peer.job_ended(job)
         if follow_up:
             self._exchange.unsubscribe(job_id, now)

@@ -10,10 +10,10 @@ from msgspec import Raw
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
+from arcp_client._protocol.plan_runner import OWN_TIMEOUT
 from arcp_client._protocol.plans import PATIENCE, TRIES
 from arcp_client._protocol.reassembly import SETTLE
 from arcp_client._protocol.receiver import ROUNDS
-from arcp_client._protocol.recovery import OWN_TIMEOUT
 from arcp_client._wire import names
 from arcp_client.errors import JobCancelled, JobFailed, JobLost, ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live

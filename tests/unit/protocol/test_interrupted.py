@@ -8,7 +8,7 @@ import pytest
 
 from arcp_client._dialects import DIALECTS
 from arcp_client._protocol import actions
-from arcp_client._protocol.recovery import QUIET
+from arcp_client._protocol.plans import QUIET
 from arcp_client._wire import names
 from arcp_client.errors import ArcpError
 from tests.property.peers import ALL, Play
