@@ -21,9 +21,11 @@ from arcp_client.runtime._agents.registry import AgentRegistry, agent_elsewhere
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.authentication import Gate
 from arcp_client.runtime._connection.connection import Connection
+from arcp_client.runtime._connection.dialogue_requests import DialogueRequests
 from arcp_client.runtime._connection.handshake import Identity, ServerHandshake
 from arcp_client.runtime._connection.links import Links
-from arcp_client.runtime._connection.requests import RequestHandler
+from arcp_client.runtime._connection.replies import Replies
+from arcp_client.runtime._connection.requests import RequestHandler, subscription_broken
 from arcp_client.runtime._dialogue.book import QuestionBook
 from arcp_client.runtime._dialogue.elsewhere import Elsewhere
 from arcp_client.runtime._dialogue.inbox import Mailroom
@@ -32,6 +34,7 @@ from arcp_client.runtime._jobs.admission import Admission, Delegation
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
 from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
+from arcp_client.runtime._jobs.mirrors import Mirrors
 from arcp_client.runtime._jobs.outcomes import LEASE_PAST, NOT_WRITTEN, PARENT_ENDED, SHUT_DOWN
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._jobs.restore import restore
@@ -180,15 +183,24 @@ class Core:
             self._journal,
             self._fenced,
         )
+        self._mirrors = Mirrors(self._directory.jobs, self.jobs, self.tasks, subscription_broken)
+        replies = Replies(self._journal.then)
         self._requests = RequestHandler(
             self.jobs,
             self.admission,
-            self.questions,
-            self.mailroom,
-            self._elsewhere,
-            limits,
+            self._mirrors,
             self._directory,
-            self._journal.then,
+            DialogueRequests(
+                self.jobs,
+                self._mirrors,
+                self.questions,
+                self.mailroom,
+                self._elsewhere,
+                replies,
+                self.tasks,
+            ),
+            limits,
+            replies,
             self.tasks,
         )
         handshake = ServerHandshake(
@@ -197,7 +209,7 @@ class Core:
             self.sessions,
             self.wrong_tokens,
             shared=self._directory.sessions,
-            follow=self._requests.mirrors.follow,
+            follow=self._mirrors.follow,
             inventory=lambda: self._directory.inventory(self.agents.inventory()),
             features=self._features,
             stored=self._journal.flushed,
@@ -262,7 +274,7 @@ class Core:
                 self.sessions,
                 self.jobs,
                 self._keys,
-                self._requests.broken,
+                subscription_broken,
                 self._restore_dialogue,
             )
         except Exception as error:  # an entry is malformed: reported as an error of the log
@@ -307,7 +319,7 @@ class Core:
 
     async def _follow(self) -> None:
         """Apply the changes of other replicas."""
-        mirrors = self._requests.mirrors
+        mirrors = self._mirrors
         async for change in self._directory.changes():
             match change:
                 case JobMoved(job_id=job_id):
@@ -336,7 +348,7 @@ class Core:
 
     async def _announce(self, watch: Watch) -> None:
         """Announce a job that was delegated on another replica, and deliver its events."""
-        session, mirrors = self.sessions.get(watch.session_id), self._requests.mirrors
+        session, mirrors = self.sessions.get(watch.session_id), self._mirrors
         if session is None or watch.job_id in session.feeds or watch.job_id in session.jobs:
             return
         try:

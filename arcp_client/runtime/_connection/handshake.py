@@ -19,7 +19,7 @@ from arcp_client.errors import InvalidRequest, RequestError, Unauthenticated, re
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.authentication import Gate
 from arcp_client.runtime._connection.connection import Connection
-from arcp_client.runtime._connection.requests import checked
+from arcp_client.runtime._connection.payloads import checked
 from arcp_client.runtime._log.directory import SharedSessions
 from arcp_client.runtime._log.entries import Watch
 from arcp_client.runtime._sessions.registry import SessionRegistry
