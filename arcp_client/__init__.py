@@ -8,10 +8,10 @@
                                                  watermark ◀── handler · async for · Observable
 
 1. The reader never awaits user code.
-2. One module puts events in order, and one operator, ``rx.concat_map_async``, keeps the order.
+2. The session puts events in order, and each registration keeps the order with one Rx operator.
 3. An event is *processed* when its handler has returned, or when the iterator's next item is
    requested. Only processed events are acknowledged.
-4. Nothing is dropped silently: every event that cannot be delivered is reported by a `Gap`, an
+4. Events are not dropped silently: an event that cannot be delivered is reported by a `Gap`, an
    error or a log line.
 """
 

@@ -1,4 +1,4 @@
-"""The attempts of a job that its client begins again: their order, and one iterator over them."""
+"""The attempts of a job that its client submits again, with one iterator over all of them."""
 
 from __future__ import annotations
 

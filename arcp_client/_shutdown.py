@@ -2,7 +2,7 @@
 
 At such a signal, a web server waits for its open responses, and only then informs the application.
 A stream that lasts as long as a job must learn of the shutdown earlier. This module therefore puts
-its own signal handlers before those of the server, and calls the server's.
+its own signal handlers before those of the server, and then calls the server's handlers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The interface of telemetry: what a client and a runtime report about jobs, links and handlers.
 
 `arcp_client.otel` implements it. A client or runtime without telemetry holds ``None`` and reports
-nothing. Nothing here is called for an event: counts are read when they are exported.
+nothing. No method is called for each event: counts are read when they are exported, and the time of
+handlers is measured for a sample.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decides by rules what a job is doing, from what is known of it and of the client.
 
-It reads no clock and keeps no state: `JobRecord` (``job.verdict``) and `JobProjection` state the
-facts. All times of one call are by the same clock.
+It reads no clock and keeps no state: `JobRecord` (``job.verdict``) and `JobProjection` pass the
+facts. All times of one call must be from the same clock.
 """
 
 from __future__ import annotations

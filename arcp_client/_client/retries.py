@@ -1,4 +1,4 @@
-"""Begins a job again that has ended with a retryable error, as a new job with the same work."""
+"""Submits a job again after a retryable error, as a new job with the same ``work_id``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Says what each job of a client is doing: states the facts for the rules of `_verdict`.
+"""Collects the facts about the jobs of a client; `_verdict` decides what each job is doing.
 
-Facts are kept by the clock of the event loop, which never jumps. So neither a wrong clock of the
-runtime nor a change of this machine's clock makes a job look silent.
+Times are measured by the clock of the event loop, which never jumps. So neither a wrong clock of
+the runtime nor a change of this machine's clock makes a job look silent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """One file for each runtime: how its welcome is recognised, and where it deviates.
 
-Only this package knows runtimes by name; `_protocol` knows only the base class `Peer`. The file of
-a runtime holds one `Dialect`. Files whose names begin with an underscore hold what several runtimes
-share. To add a runtime, add a file and a line in `DIALECTS`. The client, ``arcp-client doctor``,
-the pages on interoperability and recovery, and `arcp_client.testing.ScriptedRuntime` use that list.
+In the client, only this package contains names of runtimes; `_protocol` has the base class `Peer`.
+The file of a runtime holds one `Dialect`. Files whose names begin with an underscore hold what
+several runtimes share. To add a runtime, add a file and a line in `DIALECTS`. The client,
+``arcp-client doctor``, the pages on interoperability and recovery, and
+`arcp_client.testing.ScriptedRuntime` use that list.
 
 Runtimes without a file, and why:
 

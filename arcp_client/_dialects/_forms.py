@@ -1,8 +1,8 @@
-"""Describes how a runtime writes messages, and what it does with received ones.
+"""Describes how a runtime writes messages, and how it handles received messages.
 
 A dialect states only the fields of its `Forms` that differ from the specification, as seen on the
 wire or in the runtime's source. `arcp_client.testing.ScriptedRuntime` behaves accordingly. The
-client does not use them.
+client does not use the forms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The tables and functions in PostgreSQL for questions of agents and messages to running jobs.
 
 The replica that runs a job decides about its questions and messages, and stores each decision
-together with its event. What clients of other replicas want waits in rows for it.
+together with its event. Answers and messages that other replicas have received wait in rows until
+this replica reads them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Encodes and decodes frames. No other package knows their JSON and field names (§5–§8)."""
+"""Encodes and decodes frames; defines their JSON and their field names (§5–§8)."""

@@ -1,4 +1,4 @@
-"""Decodes bytes into frames and encodes frames: the only module that reads and writes their JSON.
+"""Decodes the JSON of frames, and encodes frames as JSON.
 
 A ``job.event`` of a known kind is decoded in one typed pass (msgspec). Tolerant readers decode all
 other messages and keep unknown fields. Bytes that cannot be decoded become a `BadFrame`: `decode`

@@ -1,4 +1,4 @@
-"""Has every name on the wire: those of the specification, and aliases of public runtimes."""
+"""Names on the wire: those of the specification, and aliases that public runtimes use."""
 
 from __future__ import annotations
 

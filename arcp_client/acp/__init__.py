@@ -13,8 +13,8 @@
 Each session has one inbox: handlers run one after another, in the order of the updates.
 `AcpSession.prompt` returns when the handlers of all updates before its answer have ended. `host`
 makes an agent of an `arcp_client.runtime` from an ACP agent, so that clients can watch its jobs and
-resume after a lost connection. `serve` is the other direction: it is an ACP agent to an editor, and
-its sessions are jobs of a runtime.
+resume after a lost connection. `serve` is the other direction: it serves an agent of a runtime to
+an editor, over ACP, and the sessions of the editor are jobs of the runtime.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Makes the connector of an agent from what names it: a program, a URL or a connector."""
+"""Makes the connector of an agent from a command, a URL or a connector."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Translates version 2 of the protocol, a draft, into the terms of version 1.
 
-Sessions and handlers know the classes of version 1. What version 2 alone has keeps its own classes,
-those of `schema_v2`. The module is imported when an agent speaks version 2.
+Sessions and handlers know the classes of version 1. Values that only version 2
+has keep the classes of `schema_v2`. The module is imported when an agent speaks version 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads what a person typed as the answer to a question, and shows what may be answered."""
+"""Converts typed text into the answer to a question, and describes the possible answers."""
 
 from __future__ import annotations
 

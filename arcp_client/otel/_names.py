@@ -1,7 +1,7 @@
 """The names of spans, attributes and metrics.
 
-They follow the semantic conventions of OpenTelemetry for messaging and for generative AI where
-these have a name for the thing; other names begin with ``arcp.``.
+They are taken from the semantic conventions of OpenTelemetry for messaging and for generative AI.
+Names that these conventions do not define begin with ``arcp.``.
 """
 
 from __future__ import annotations

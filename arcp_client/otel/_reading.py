@@ -1,7 +1,7 @@
 """Reads the counts of clients and runtimes when metrics are exported.
 
-Exporters call from threads of their own, and counts belong to an event loop: they are read in its
-thread. While a loop is blocked, the last counts are exported again.
+Exporters call from their own threads, but the counts belong to an event loop, so they are read in
+the loop's thread. While a loop is blocked, the last counts are exported again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The spans of open jobs: one span a job, from its submit or acceptance to its end.
 
-A span belongs to its job. Links come and go meanwhile, and are events of the span.
+A span belongs to its job, not to a link. Lost and new links are events of the span.
 """
 
 from __future__ import annotations

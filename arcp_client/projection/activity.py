@@ -1,6 +1,6 @@
-"""Keeps what an agent did last, in words, and how fast its progress moves. `JobProjection` uses it.
+"""Keeps the last action of an agent, in words, and the speed of its progress, for `JobProjection`.
 
-It knows nothing of the clock: the times are those of the events.
+It reads no clock: all times are timestamps of events.
 """
 
 from __future__ import annotations

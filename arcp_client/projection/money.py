@@ -1,4 +1,4 @@
-"""Computes the rest, the rate and the remaining time of a budget in one currency (§9.6)."""
+"""Computes the remaining amount, rate and time of a budget in one currency (§9.6)."""
 
 from __future__ import annotations
 

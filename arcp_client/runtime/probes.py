@@ -1,6 +1,7 @@
 """Answers the HTTP probes of an operator: `/healthz`, `/readyz` and `/metrics`.
 
-They need no token, and show no names: counts only. `/metrics` is in the OpenMetrics text format.
+The probes need no token; they show counts, but no names. `/metrics` is in the OpenMetrics text
+format.
 """
 
 from __future__ import annotations

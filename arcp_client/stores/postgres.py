@@ -1,4 +1,4 @@
-"""Checkpoints in PostgreSQL: a client continues on another machine after its process is gone."""
+"""Checkpoints in PostgreSQL, with which a client can continue on another machine."""
 
 from __future__ import annotations
 

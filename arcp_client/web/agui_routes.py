@@ -1,4 +1,4 @@
-"""Serves agents to front ends that use AG-UI: begins runs, and lets front ends come back to them.
+"""Serves agents to front ends that use AG-UI: starts runs, and lets front ends attach to runs.
 
 `add_ag_ui_routes` adds the routes of one agent to an aiohttp application. `RunLog` keeps the runs.
 """

@@ -1,7 +1,8 @@
 """Asks people what a hosted agent wants to know: permissions and elicitations become questions.
 
-The lease decides first: what it does not cover is rejected and not asked. Then a local policy may
-decide. What both leave open is a question of the job, which exactly one device answers.
+The lease decides first: requests that it does not cover are rejected without a question. Then a
+local policy may decide. Other requests become questions of the job; the runtime accepts exactly one
+answer to each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serves agents of a runtime to editors: an ordinary ACP agent whose sessions outlive the editor.
+"""Serves agents of a runtime to editors, as an ACP agent whose sessions outlive the editor.
 
 ::
 

@@ -1,6 +1,6 @@
-"""Ids of sessions: a ULID, which is also the trace id of the session's jobs, in other digits.
+"""Makes the ids of sessions: ULIDs that have the same value as the trace id of the session's jobs.
 
-So the list of jobs says which of them belong to a session, and nothing is stored elsewhere.
+So the list of jobs shows which jobs belong to a session, and nothing has to be stored elsewhere.
 """
 
 from __future__ import annotations

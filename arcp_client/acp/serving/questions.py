@@ -1,7 +1,7 @@
 """Asks the editor the open questions of a session, and sends its answers to the runtime.
 
-The runtime takes one answer. A question that another device answers, that expires or that is
-withdrawn is taken back from the editor.
+The runtime accepts one answer. If a question is answered elsewhere, expires or is withdrawn, the
+request to the editor is cancelled.
 """
 
 from __future__ import annotations

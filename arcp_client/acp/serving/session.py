@@ -1,7 +1,7 @@
-"""What all sessions of an editor share: the transcript that is sent, turns and questions.
+"""The common part of all sessions of an editor: the transcript that is sent, turns and questions.
 
 The steps of the jobs (`Transcript`) are applied one at a time, in the order of their events. Each
-is kept, so that the editor can load the session again.
+step is kept, so that the editor can load the session again.
 """
 
 from __future__ import annotations

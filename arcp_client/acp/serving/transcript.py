@@ -1,7 +1,7 @@
-"""Translates the events of jobs into what an editor shows: updates, prompts, turns and questions.
+"""Translates the events of jobs into steps for an editor: updates, prompts, turns and questions.
 
-A `Transcript` is pure: the same events give the same steps, whenever and how often they are read.
-So an editor that loads a session sees exactly what an editor saw that was there all the time.
+A `Transcript` is pure: the same events always give the same steps. So an editor that loads a
+session later shows the same as an editor that was connected all the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""How sessions look to editors in each version of the protocol; jobs have updates of version 1.
+"""Writes the steps of a session in the version of the protocol that the editor speaks.
+
+Jobs contain updates of version 1.
 
 In version 2, the end of a turn is an update, every message has an id, and the editor gets its own
 prompts back. It was implemented from the draft schema in npm ``@agentclientprotocol/sdk`` 2.4.0.

@@ -1,7 +1,7 @@
 """Shows the newest events of a history, and applies the earlier ones to the state of the job.
 
-The history of a job has no mark at its end. It counts as read after a short pause, with the end of
-the job, and in any case after ten seconds.
+A runtime does not mark the end of a history. The history counts as complete after a short pause, at
+the end of the job, and at the latest after ten seconds.
 """
 
 from __future__ import annotations

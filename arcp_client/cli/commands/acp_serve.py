@@ -1,4 +1,4 @@
-"""Declares ``arcp-client acp-serve``, which is an ACP agent to an editor."""
+"""Declares ``arcp-client acp-serve``, which serves an agent to an editor over ACP."""
 
 from __future__ import annotations
 

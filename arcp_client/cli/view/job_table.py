@@ -1,7 +1,7 @@
 """Draws many jobs as a table for a terminal of any size. It reads no clock and writes nothing.
 
-`top` shows the table on a full screen, or prints its changes as lines. Words carry what colours
-say, so that nothing is lost without colours.
+`top` shows the table on a full screen, or prints its changes as lines. Words repeat what
+colours say.
 """
 
 from __future__ import annotations
@@ -336,7 +336,7 @@ class TopTable:
         running = sum(row["status"] not in _OVER for row in self._rows)
         look = sum(map(needs_look, self._rows))
         words = [render.count(len(self._rows), "job"), f"{running:,} running"]
-        words.append(f"{look:,} {'needs' if look == 1 else 'need'} a look")
+        words.append(f"{look:,} {'needs' if look == 1 else 'need'} attention")
         line = Text(" · ".join(words))
         if look:
             line.stylize("yellow", line.plain.rindex(" · ") + 3)

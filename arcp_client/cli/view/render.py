@@ -227,7 +227,7 @@ def _answered(event: events.Answered) -> Text:
 
 
 def _expired(event: events.Expired) -> Text:
-    text = "nobody answered in time"
+    text = "not answered in time"
     if event.defaulted:
         value = digits.dumps(digits.value_of(event, "value"), separators=None, allow_nan=True)
         text = f"{text}: {value} holds"

@@ -1,6 +1,6 @@
 """Prints a line for each job that is new, has changed its state, or begins to need attention.
 
-For screen readers, and for output that is no terminal.
+The lines are for screen readers, and for output that is not a terminal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keeps the questions of all agents: opens, answers, expires and withdraws them.
 
-Every change is one synchronous step: the state, its event in the log of each job that waits, and
-the entry of the durable log. So of two answers, or of an answer and the expiry, exactly one wins.
-Agents and clients get to know of the change once it is stored.
+Each change sets the state, emits an event in each waiting job, and writes an entry for the durable
+log, in one synchronous step. So of two answers, or of an answer and the expiry, only the first has
+an effect. Agents and clients learn of a change after it is stored.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class QuestionBook:
             return waiter.converter.convert(json.loads(bytes(question.value)))
         if question.stored.state == states.EXPIRED:
             raise QuestionExpired(
-                f"nobody answered {question.stored.text[:200]!r} in time",
+                f"the question {question.stored.text[:200]!r} was not answered in time",
                 code=names.QUESTION_EXPIRED,
                 retryable=True,
                 job_id=waiter.job.id,

@@ -1,4 +1,4 @@
-"""Keeps closed questions for a limited time: for late answers, and for work that is begun again."""
+"""Keeps closed questions for a limited time: for late answers and later jobs of the same work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The messages that clients send to a running job, and the agent's side of them (an extension).
 
 A message is queued, and then consumed by the agent or returned at the end of its job. The events of
-the job are the only record of it, so a restart finds the messages that must be returned.
+the job are the only record of messages, so a restart finds the messages that must be returned.
 """
 
 from __future__ import annotations

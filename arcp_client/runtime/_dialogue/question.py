@@ -1,6 +1,6 @@
-"""One question of an agent: its state, and what it looks like in events, lists and refusals.
+"""One question of an agent: its state, and its form in events, listings and refusals.
 
-A question is open until it is answered, expires or is withdrawn, and then never changes again.
+A question is open until it is answered, expires or is withdrawn. After that it does not change.
 """
 
 from __future__ import annotations

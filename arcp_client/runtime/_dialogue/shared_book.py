@@ -1,9 +1,9 @@
 """Keeps the questions of the agents of one replica, beside those of the other replicas.
 
-A replica decides about the questions for which its agents wait. If jobs of the same work run on
-several replicas, the first one that asked decides; on the others the question is a *guest*: its
-agents wait, too, and continue with what the first one decides. If that one is gone, a replica whose
-agents wait takes the question over.
+A replica decides about the questions for which its agents wait. If jobs with the same work id run
+on several replicas, the replica that asked first decides. On the other replicas the question is a
+*guest*: their agents wait for the decision of the first replica. If that replica stops, another
+replica whose agents wait takes the question over.
 """
 
 from __future__ import annotations

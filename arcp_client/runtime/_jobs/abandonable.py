@@ -1,7 +1,7 @@
 """Runs an agent's coroutine so that it can be abandoned when it ignores every cancellation.
 
 ``asyncio.run`` waits for ever for a task that suppresses cancellations. An abandoned coroutine is
-no longer stepped, so that its task ends.
+not resumed any more, so its task ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The `SharedDialogue` interface: what replicas know of each other's questions and messages.
+"""The `SharedDialogue` interface, through which replicas share questions and messages.
 
-The replica whose agent waits for a question decides about it, and the one that runs a job takes the
-job's messages. Other replicas leave answers and messages for it, and read what it has decided. A
-question for which no agent waits, because its job was interrupted, belongs to no replica.
+The replica whose agent waits for a question decides about the question. The replica that runs a job
+handles the job's messages. Other replicas store answers and messages for that replica, and read its
+decisions. A question for which no agent waits, because its job was interrupted, belongs to no
+replica.
 """
 
 from __future__ import annotations

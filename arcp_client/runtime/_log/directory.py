@@ -1,8 +1,8 @@
-"""The `Directory` interface: what the replicas of one runtime know of each other's work.
+"""The `Directory` interface, through which a replica finds sessions and jobs of other replicas.
 
-Each replica has tables of its own: the sessions that it holds and the jobs that it runs. A request
-that these tables cannot answer goes to the directory, which knows the tables of all replicas. A
-runtime that shares its event log with no other has a `LocalDirectory`, and takes the same path.
+Each replica has tables of the sessions that it holds and of the jobs that it runs. A request that
+these tables cannot answer goes to the directory, which has the sessions and jobs of all replicas. A
+runtime that does not share its event log uses a `LocalDirectory` in the same way.
 """
 
 from __future__ import annotations

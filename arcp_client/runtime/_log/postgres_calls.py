@@ -1,7 +1,7 @@
 """Calls of webhooks in PostgreSQL: stored with their events, and made by one replica.
 
-The replica that runs a job makes its calls. If that replica is gone, a live one that calls the same
-endpoint takes those that are left. A call is made at least once.
+The replica that runs a job makes the job's calls. If that replica stops, a live replica with the
+same endpoint makes the remaining calls. Each call is made at least once, within limits.
 """
 
 from __future__ import annotations

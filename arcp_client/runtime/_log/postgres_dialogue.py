@@ -1,7 +1,7 @@
 """Questions and messages in PostgreSQL, for all replicas of one runtime.
 
-A poll finds, each second or when another replica wakes it, what waits for this replica, and which
-questions have changed.
+Each second, and after a wake-up by another replica, a poll reads the answers and messages that wait
+for this replica, and the questions that have changed.
 """
 
 from __future__ import annotations

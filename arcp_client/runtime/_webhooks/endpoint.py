@@ -1,4 +1,4 @@
-"""The public `Webhook`: a URL that is called, its secrets, and what it is called for."""
+"""The public `Webhook`: a URL, the secrets that sign its calls, and the kinds of its calls."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Webhook:
     """A URL that a `Runtime` calls, by the conventions of Standard Webhooks.
 
     A call is an HTTP POST with a JSON body and the headers ``webhook-id``, ``webhook-timestamp``
-    and ``webhook-signature``. The body has the type, the time and the ids of one event. It never
-    has content of the job: no question, answer, input or result. A receiver verifies the signature
-    and reads what it may see through a client.
+    and ``webhook-signature``. The body has the type and the time of one event, ids and a status,
+    but no question, answer, input or result. A receiver verifies the signature, and can fetch more
+    with a client whose token may see the job.
 
-    Each event is called at least once, in order for each job; the ``webhook-id`` is the same for
-    all calls of one event. A call has succeeded when it is answered with 2xx. 410 ends all calls to
+    The calls for one job are made in order. A call may be made several times, with the same
+    ``webhook-id``. A call has succeeded when it is answered with 2xx. 410 ends all calls to
     the URL until the runtime is started again. 408, 429, 5xx, a time-out and a broken connection
     are retried, and later events of the job wait. All other answers are final. Redirects are not
     followed.

@@ -1,8 +1,8 @@
 """Keeps the calls to one endpoint until they are made: in order for each job, within limits.
 
-Calls wait in a lane for each job. A few workers take the lanes in turn; a call that is tried again
-holds its lane and its worker. If the event log is durable, a call is stored together with its
-event, and removed once it is made, so that the next process makes those that are left.
+Calls wait in a lane for each job. A few workers take the lanes in turn; while a call is repeated,
+its lane and its worker wait. If the event log is durable, a call is stored together with its event,
+and removed when it has been made, so that the next process makes the remaining calls.
 """
 
 from __future__ import annotations

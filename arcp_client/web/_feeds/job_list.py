@@ -5,8 +5,8 @@ follows the events of running jobs, so that their rows change at once: those tha
 then the newest. It looks up once when and why the newest ended jobs ended. A job counts as lost if
 two listings in a row lack it and how it ended is unknown.
 
-The latest changes are kept and numbered. For each page there is only the number of the last change
-that it was sent. A page that is too far behind gets the whole list again.
+The latest changes are kept and numbered. For each page, only the number of the last
+change that was sent to it is kept. A page that is too far behind gets the whole list again.
 """
 
 from __future__ import annotations

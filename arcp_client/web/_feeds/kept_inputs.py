@@ -1,4 +1,4 @@
-"""Keeps what users submitted, so that a page can show it and submit it again."""
+"""Keeps the inputs that users submitted, so that a page can show and submit them again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Keeps the runs of one job for the front ends that follow them.
 
 A job is a sequence of runs: a question ends a run, and the next one begins after it. `RunLog` reads
-the job once, and keeps the newest events of its runs, and what a front end has after all of them.
-A front end that comes back continues after its last event, or gets a snapshot.
+the job once, and keeps the newest events of its runs, and the messages and the state that result
+from all of them. A front end that attaches again continues after its last event, or gets a
+snapshot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps the messages that a run of AG-UI has made, as a front end has them."""
+"""Keeps the messages of a run of AG-UI, in the form in which a front end keeps them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import { count, oneLine, plural } from './text.js';
 const PAGE = 200;
 const VISIBLE_EVERY = 10;                    // seconds between two messages about what is visible
 const STATUSES = [
-  ['', 'All'], ['look', 'Needs a look'], ['running', 'running'], ['pending', 'pending'], ['success', 'success'],
+  ['', 'All'], ['look', 'Needs attention'], ['running', 'running'], ['pending', 'pending'], ['success', 'success'],
   ['error', 'error'], ['cancelled', 'cancelled'], ['timed_out', 'timed out'], ['lost', 'lost'],
 ];
 

@@ -14,7 +14,7 @@ const amount = new Intl.NumberFormat('en', { maximumFractionDigits: 2 });
 const LINKS = { __proto__: null, live: 'connected', connecting: 'connecting', reconnecting: 'connection lost', closed: 'closed' };
 
 export function overviewView({ store }) {
-  const tiles = ['Running now', 'Need a look', 'Failed, of those that ended', 'Events received'].map((name) => {
+  const tiles = ['Running now', 'Need attention', 'Failed, of those that ended', 'Events received'].map((name) => {
     const value = el('span', { class: 'tile-value' });
     return { value, element: el('div', { class: 'panel tile' }, el('h2', {}, name), value) };
   });

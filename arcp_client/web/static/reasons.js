@@ -1,4 +1,4 @@
-/** Tells why a job needs a look, in words with a time. Pure. */
+/** Tells why a job needs attention, in words with a time. Pure. */
 
 import { millis, oneLine } from './text.js';
 

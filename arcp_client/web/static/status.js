@@ -16,7 +16,7 @@ const LOOK = {
   silent: ['warn', 'warn'],
 };
 
-/** What a list says in place of "running", by the code of the reason why the job needs a look. */
+/** What a list says in place of "running", by the code of the reason why the job needs attention. */
 const INSTEAD = { __proto__: null, asks: 'waits for you', silent: 'silent' };
 
 /** The word for a status. */

@@ -47,7 +47,7 @@ function order(row) {
   return at < 0 ? STATUS_ORDER.length : at;
 }
 
-/** What runs and needs a look, then what else runs, then what has ended. */
+/** What runs and needs attention, then what else runs, then what has ended. */
 function urgency(row) {
   if (!active(row)) return 4;
   const at = LEVELS.indexOf(row.reason?.level);

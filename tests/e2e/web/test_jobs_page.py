@@ -238,7 +238,7 @@ async def test_a_job_that_needs_a_look_says_why_and_can_be_found(site: Site, pag
     row = page.locator(f"tr[data-job='{broke.id}']")
     await expect(row.locator(".reason")).to_contain_text("budget in USD ends in")
     await expect(row).to_have_class("needs-look")
-    look = page.get_by_role("button", name="Needs a look")
+    look = page.get_by_role("button", name="Needs attention")
     await expect(look).to_contain_text("2")
     await look.click()
     await shows(page, broke.id, failed.id)

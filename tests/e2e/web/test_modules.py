@@ -316,7 +316,7 @@ class TestChip:
 
 
 class TestReasons:
-    """Why a job needs a look, in words with a time."""
+    """Why a job needs attention, in words with a time."""
 
     @pytest.mark.parametrize(
         ("reason", "words"),
