@@ -63,7 +63,9 @@ class Asker:
                     self._tell(str(error))
                     continue
                 except QuestionAnswered as first:
-                    self._tell(f"{first.by} has answered already, with {first.client}: {first.value!r:.200}")
+                    self._tell(
+                        f"{first.by} has answered already, with {first.client}: {first.value!r:.200}"
+                    )
                 except ArcpError as error:
                     self._tell(str(error))
                 return
