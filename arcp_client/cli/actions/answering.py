@@ -64,7 +64,7 @@ class Asker:
                     continue
                 except QuestionAnswered as first:
                     self._tell(
-                        f"{first.by} has answered already, with {first.client}: {first.value!r:.200}"
+                        f"{first.by} has answered, with {first.client}: {first.value!r:.200}"
                     )
                 except ArcpError as error:
                     self._tell(str(error))
