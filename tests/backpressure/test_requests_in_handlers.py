@@ -16,7 +16,6 @@ from tests.backpressure.script import Script
 
 N = 50_000
 SCRIPT = str(Path(__file__).with_name("script.py"))
-pytestmark = pytest.mark.timeout(60)
 
 
 async def all_calls_in_the_first_handler(target: str | Connector, buffer: Buffer) -> Client:

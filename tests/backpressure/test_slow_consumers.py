@@ -12,7 +12,6 @@ from tests.alone import run_alone, started
 from tests.backpressure.peer import serving
 from tests.backpressure.script import Script
 
-pytestmark = pytest.mark.timeout(60)
 SMALL = Buffer(soft=64, hard=256)
 
 

@@ -12,8 +12,6 @@ from arcp_client.testing.scripted import Wait
 from tests.e2e.shell import fresh, run
 from tests.interop.rules import rule
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def run_detached(tmp_path: Path, url: str) -> tuple[int, str, str]:
     words = ("run", "gated", "--detach", "--url", url)

@@ -99,7 +99,7 @@ def check(lives: list[Life], every: int) -> tuple[int, int]:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(6, marks=pytest.mark.timeout(60)),
+        pytest.param(6, marks=pytest.mark.timeout(240)),
         pytest.param(50, marks=[pytest.mark.slow, PATIENT, pytest.mark.timeout(300)]),
     ],
 )

@@ -9,7 +9,6 @@ import asyncio
 import time
 from typing import Any
 
-import pytest
 from tenacity import wait_fixed
 
 from arcp_client import Client, JobContext, Live, Reconnect, Runtime, events
@@ -18,7 +17,6 @@ from arcp_client.testing import FaultyProxy
 MISSED = 10_000
 
 
-@pytest.mark.timeout(60)
 async def test_ten_thousand_missed_events_come_after_a_resume(record_property: Any) -> None:
     go = asyncio.Event()
     async with Runtime(name="speed") as runtime:

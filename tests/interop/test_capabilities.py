@@ -12,8 +12,6 @@ from tests.interop import peers
 from tests.interop.capabilities import PROBES, RUNTIMES, outcome_of
 from tests.interop.rules import rule
 
-pytestmark = pytest.mark.timeout(20)
-
 
 @pytest.fixture(autouse=True)
 def quiet() -> None:

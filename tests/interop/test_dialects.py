@@ -41,8 +41,6 @@ from arcp_client.testing.scripted import (
 from tests.dialects import PLAYED
 from tests.interop.rules import rule
 
-pytestmark = pytest.mark.timeout(20)
-
 every_dialect = pytest.mark.parametrize("dialect", PLAYED)
 
 AGENTS: dict[str, list[Any]] = {

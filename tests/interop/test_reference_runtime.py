@@ -31,8 +31,6 @@ from tests.interop.rules import rule
 
 FEATURES = ["heartbeat", "ack", "list_jobs", "subscribe", "lease_expires_at", "cost.budget"]
 
-pytestmark = pytest.mark.timeout(20)
-
 
 @contextlib.asynccontextmanager
 async def another(served: ReferenceRuntime, token: str = "tok-alice") -> AsyncIterator[Client]:

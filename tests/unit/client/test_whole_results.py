@@ -16,8 +16,6 @@ from arcp_client.testing.scripted import Emit, Fail, Finish, Raw, Refuse, Script
 from tests.dialects import PLAYED
 from tests.interop.rules import rule
 
-pytestmark = pytest.mark.timeout(20)
-
 EXACT = ("spec",)
 
 
