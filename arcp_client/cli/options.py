@@ -142,7 +142,7 @@ LeaseOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=PATTERN",
-        help="Grant a right to the job, such as fs.read=/src/** or cost.budget=USD:1. May be"
+        help="Request a right for the job, such as fs.read=/src/** or cost.budget=USD:1. May be"
         " repeated.",
     ),
 ]

@@ -73,8 +73,8 @@ def acp(
     """Talk to an agent over the Agent Client Protocol (ACP).
 
     For example: arcp-client acp opencode acp. A URL, such as wss://agents.example/acp or
-    https://agents.example/acp, names an agent on another machine; it gets no files and no
-    commands of this one, and its token comes from ARCP_ACP_TOKEN or --token-file.
+    https://agents.example/acp, names an agent on another machine. Such an agent cannot use files
+    and commands of this machine; its token comes from ARCP_ACP_TOKEN or --token-file.
     Ctrl-C cancels the turn; a second Ctrl-C ends the agent. On a terminal, the command asks you
     when the agent requests a permission. Without a terminal, it rejects the request unless
     --allow covers it. --resume continues the latest conversation, if the agent can load sessions.

@@ -30,7 +30,9 @@ def record(
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
 ) -> int:
-    """Record jobs to a transcript until they end. Secrets are masked.
+    """Record jobs to a transcript until they end.
+
+    Recognised secrets are masked.
 
     Ctrl-C ends the recording; the jobs keep running. Exit codes: see arcp-client --help.
     """

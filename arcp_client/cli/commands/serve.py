@@ -29,7 +29,8 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Store sessions, jobs and events in this file, so that they survive a restart.",
+            help="Store sessions, events and the outcomes of jobs in this file, so that they"
+            " survive a restart. Jobs that run during the restart fail.",
         ),
     ] = None,
     store: Annotated[
@@ -114,7 +115,8 @@ def serve(
     """Serve agents to clients until Ctrl-C or SIGTERM.
 
     Without --agents, the command serves three sample agents: echo, count and report. To serve
-    other machines, set --host 0.0.0.0; a token and --tls-cert are then required.
+    other machines, set --host 0.0.0.0; a token is then required. Use --tls-cert, or a proxy with
+    TLS, so that the token cannot be read on the network.
     """
     from arcp_client.cli.actions import serve as action
 

@@ -22,7 +22,9 @@ def web(
     port: PortOption = 7778,
     allow_control: Annotated[
         bool,
-        typer.Option("--allow-control", help="Let users submit and cancel jobs, and answer."),
+        typer.Option(
+            "--allow-control", help="Let users submit and cancel jobs, and answer questions."
+        ),
     ] = False,
     login_file: Annotated[
         Path | None,
