@@ -226,7 +226,7 @@ async def test_a_row_says_how_its_job_is_doing(site: Site, page: Page) -> None:
     await expect(row.locator(".col-money")).to_contain_text("12,345 tokens")
 
 
-async def test_a_job_that_needs_a_look_says_why_and_can_be_found(site: Site, page: Page) -> None:
+async def test_a_job_that_needs_attention_says_why_and_can_be_found(site: Site, page: Page) -> None:
     fine = await site.submit("puppet")
     await fine.says.log("all is well")
     failed = await site.submit("mason")
