@@ -68,7 +68,6 @@ __all__ = ["Core"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
-_LAST_WORDS = 1.0
 _LAST_WRITES = 5.0
 _LAST_CALLS = 2.0
 
@@ -482,7 +481,7 @@ class Core:
         if self._opened and timeout > 0 and await self._directory.drain():
             self.links.dismiss("this replica of the runtime is shut down; connect again")
             await self._replica.hand_over(self._directory)
-        await self._end_jobs(timeout)
+        await self.jobs.runner.end_all(self.jobs.open, SHUT_DOWN, timeout)
         await self._journal.drain(_LAST_WRITES)
         await self._webhooks.close(_LAST_CALLS)
         await self.links.finish()
@@ -496,22 +495,3 @@ class Core:
         await self._event_log.close()
         if self._telemetry is not None:
             self._telemetry.closed()
-
-    async def _end_jobs(self, timeout: float) -> None:
-        await self._ended(timeout)
-        jobs = self.jobs.open()
-        for job in jobs:
-            self.jobs.runner.stop(job, SHUT_DOWN)
-        await self._ended(self.limits.kill_grace + 1)
-        tasks = {job.task for job in jobs if job.task is not None}
-        if tasks:
-            _, left = await asyncio.wait(tasks, timeout=_LAST_WORDS)
-            for task in left:
-                _log.error("task %s of an agent is still running: it ignores cancellation", task)
-
-    async def _ended(self, timeout: float) -> None:
-        """Wait until no job is open, at most ``timeout`` seconds."""
-        jobs = self.jobs.open()
-        if jobs and timeout > 0:
-            waits = [self.tasks.spawn(job.done.wait(), name="end") for job in jobs]
-            await asyncio.wait(waits, timeout=timeout)

@@ -6,11 +6,12 @@ The runtime owns the tasks; they are independent of sessions and connections.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -33,6 +34,8 @@ __all__ = ["AgentContext", "Runner"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
+_LAST_WORDS = 1.0
+"""Seconds for the tasks of ended jobs to end too."""
 _WITHHELD = Failure(names.ERROR, names.INTERNAL_ERROR, "another replica runs the job")
 
 
@@ -220,6 +223,21 @@ class Runner:
         self._fill()
         self._vacant()
 
+    async def end_all(
+        self, open_jobs: Callable[[], Sequence[ServerJob]], failure: Failure, timeout: float
+    ) -> None:
+        """Wait until no job is open, and end those that are open after ``timeout`` seconds."""
+        await _ended(open_jobs(), timeout)
+        jobs = open_jobs()
+        for job in jobs:
+            self.stop(job, failure)
+        await _ended(jobs, self._limits.kill_grace + 1)
+        tasks = {job.task for job in jobs if job.task is not None}
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=_LAST_WORDS)
+            for task in left:
+                _log.error("task %s of an agent is still running: it ignores cancellation", task)
+
     # ----------------------------------------------------------------------- running
 
     async def _run(self, job: ServerJob) -> None:
@@ -272,3 +290,12 @@ class Runner:
                 await value.aclose()
         JobOutput(job, self._limits).finish()
         return None
+
+
+async def _ended(jobs: Sequence[ServerJob], timeout: float) -> None:
+    """Wait until jobs have ended, at most ``timeout`` seconds."""
+    if timeout > 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                for job in jobs:
+                    await job.done.wait()
