@@ -125,7 +125,7 @@ METRICS: Final[tuple[MetricName, ...]] = (
         "arcp.runtime.back_pressure.waiting",
         "gauge",
         "{session}",
-        "Sessions so far behind that agents wait.",
+        "Sessions whose clients are so far behind that agents wait.",
     ),
 )
 """All metrics of clients and runtimes."""
