@@ -30,8 +30,6 @@ __all__ = ["JobTable"]
 _log = logging.getLogger("arcp_client.client")
 
 _RECENT = 256
-_EXPECTED = 65536
-"""Number of events kept from a history that arrives before the answer to its request."""
 
 
 class JobTable:
@@ -130,6 +128,8 @@ class JobTable:
             submitted: this client submitted the job.
         """
         record = self.record(reply.job_id)
+        if reply.job_id in self._expected and not record.tap.has_iterators:
+            record.replay_buffer.expect_history()
         record.describe(reply)
         if isinstance(reply, Subscribed) and not (record.subscribed or record.submitted):
             record.expect_history()
@@ -217,7 +217,10 @@ class JobTable:
         if not self._early_events.admits(job_id):
             return None
         record = self._follow(JobRecord(job_id, self._owner, self.streams.memory))
-        record.replay_buffer.limit(_EXPECTED if job_id in self._expected else EVENTS)
+        if job_id in self._expected:
+            record.replay_buffer.expect_history()
+        else:
+            record.replay_buffer.limit(EVENTS)
         return record
 
     def _discard(self, job_id: str) -> None:

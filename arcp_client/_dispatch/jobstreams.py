@@ -79,6 +79,7 @@ class JobStream:
         self.gate.check_loop()
         iterator: Iteration[Event] = Iteration(event_filter, until_terminal=True, gate=self.gate)
         iterator.prepend(self.replay_buffer.replay(self.job_id))
+        self.replay_buffer.history_taken()
         self.tap.add(iterator)
         self._memory.with_iterators[self] = None
         return iterator

@@ -27,6 +27,7 @@ event that is decoded from it, and it is decoded again for a late iterator.
 """
 
 _EVENTS = 1024
+_HISTORY = 65536
 _BYTES = 1024 * 1024
 _ALL_BYTES = 16 * 1024 * 1024
 _OVERHEAD = sys.getsizeof(b"") + 8  # bytes of an object and of its place in the buffer
@@ -168,9 +169,22 @@ class ReplayBuffer:
             self._bytes -= freed
         return freed
 
-    def limit(self, events: int = _EVENTS) -> None:
-        """Change the number of events to keep."""
+    def limit(self, events: int = _EVENTS, bytes_: int = _BYTES) -> None:
+        """Change the numbers of events and of bytes to keep."""
         self._kept = deque(self._kept, maxlen=events)
+        if bytes_ != self._limit:
+            self._limit = bytes_
+            self._bytes = self.weigh()
+            self.drop(self._bytes - bytes_)
+
+    def expect_history(self) -> None:
+        """Keep the history that is on its way, within the limit of all buffers, for an iterator."""
+        self.limit(_HISTORY, _ALL_BYTES)
+
+    def history_taken(self) -> None:
+        """Keep no more than usual, because an iterator has the history."""
+        if self._limit == _ALL_BYTES:
+            self.limit()
 
     @property
     def newest(self) -> datetime | None:

@@ -80,7 +80,8 @@ def test_bounds_of_collections_are_as_in_the_code(bound: str, expected: list[flo
 
 def test_bytes_of_fixed_buffers_are_as_in_the_code() -> None:
     (past,) = [row for row in ROWS if row[0].startswith("a client's past events")]
-    assert numbers(past[2]) == [replay_buffer._BYTES, replay_buffer._ALL_BYTES]
+    kept = [replay_buffer._BYTES, replay_buffer._ALL_BYTES, replay_buffer._HISTORY]
+    assert numbers(past[2]) == kept
     (chunks,) = [row for row in ROWS if row[0].startswith("chunks of one result")]
     assert numbers(chunks[2]) == [assembler._IN_MEMORY]
 

@@ -155,3 +155,29 @@ async def test_it_is_told_whole_if_a_replay_brings_its_end_while_the_history_is_
         found = await told(view)
         assert [type(event) for event in found] == [events.Progress] * 3 + [events.Completed]
         assert (await view.result()).value == 3
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+async def test_s22_a_long_history_waits_whole_for_its_first_iterator(size: int) -> None:
+    """An iterator begins a few turns of the loop after the confirmation, or much later."""
+    async with Runtime() as runtime:
+
+        @runtime.agent("say")
+        async def say(input: Any, job: JobContext) -> None:
+            for n in range(3000):
+                await job.log(f"{n} ".ljust(size, "."))
+
+        async with runtime.serve() as server:
+            async with Client(server.url) as client:
+                job = await client.submit("say")
+                await job.result()
+            async with asyncio.timeout(SOON * 4), Client(server.url) as client:
+                view = await client.watch(job.id, history=True)
+                await view.result()  # all of it has arrived
+                seen = [event async for event in view]
+                assert not [event for event in seen if isinstance(event, events.Gap)]
+                assert len(seen) == 3002
+                late = [event async for event in view]  # later ones get the last events only
+                assert isinstance(late[0], events.Gap)
+                assert late[1:] == seen[-len(late) + 1 :]
+                assert len(late) <= 1025
