@@ -16,7 +16,8 @@ from typing import Protocol
 from aiohttp import hdrs, web
 
 from arcp_client._asgi import AsgiPeer, Receive, Scope, Send, header_values, serve_lifespan
-from arcp_client._connection_limits import ConnectionLimits, ConnectionTable, Listener, limited
+from arcp_client._connection_limits import ConnectionLimits, ConnectionTable, limited
+from arcp_client._listener import Listener
 from arcp_client._security import (
     AllowedHosts,
     WrongTokens,

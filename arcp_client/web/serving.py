@@ -11,8 +11,9 @@ from pydantic import SecretStr
 
 from arcp_client import Client
 from arcp_client import _arguments as check
-from arcp_client._connection_limits import ConnectionLimits, ConnectionTable, Listener, limited
+from arcp_client._connection_limits import ConnectionLimits, ConnectionTable, limited
 from arcp_client._hosts import is_loopback
+from arcp_client._listener import Listener
 from arcp_client.web._http.security import Handler
 from arcp_client.web.routes import DashboardOptions, host_names, mount
 

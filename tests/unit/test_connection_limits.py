@@ -21,9 +21,9 @@ from arcp_client._connection_limits import (
     ConnectionLimits,
     ConnectionTable,
     LimitedProtocol,
-    Listener,
     limited,
 )
+from arcp_client._listener import Listener
 from tests.unit.runtime.certificate import server_context, trusting
 
 LOG = logging.getLogger("test.http")
