@@ -26,13 +26,14 @@ DEMO_STAMP  := $(VENV)/.installed-demo
 DEV_STAMP   := $(VENV)/.installed-dev
 LOCK        := requirements-dev.lock
 
-# Tests wait more than they compute, so three processes keep two cores busy; a file's tests stay
-# together and in order, so that what they share is made once. TEST_PROCESSES=0 runs them in one.
+# Many tests wait for processes and servers, so three processes keep two cores busy; tests/conftest.py
+# mixes files that wait with files that compute. A file's tests stay together and in order, so that
+# what they share is made once. TEST_PROCESSES=0 runs them in one.
 TEST_PROCESSES ?= 3
 PYTEST_XDIST := --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 ifdef COV
-PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-under=90
+PYTEST_COV := --cov=arcp_client --cov-report=term --cov-fail-under=90
 endif
 
 .DEFAULT_GOAL := help

@@ -136,6 +136,23 @@ def pytest_report_header() -> str:
     return f"event loop: {loops.LOOP}"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mix the files that wait, for processes and servers, with those that compute.
+
+    Processes that run tests side by side take the files in this order. In the order of their names,
+    all of them would wait at one time and compete for the cores at another.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    files = list(dict.fromkeys(item.path for item in items))
+    computing = [path for path in files if path.is_relative_to(ROOT / "tests" / "unit")]
+    waiting = [path for path in files if not path.is_relative_to(ROOT / "tests" / "unit")]
+    place = {
+        path: (n + 0.5) / len(kind) for kind in (computing, waiting) for n, path in enumerate(kind)
+    }
+    items.sort(key=lambda item: place[item.path])  # stable: a file's tests keep their order
+
+
 def pytest_collection_finish() -> None:
     """What collecting has made stays to the end; no collection need look at it again."""
     gc.collect()
