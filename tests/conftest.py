@@ -9,33 +9,13 @@ import inspect
 import logging
 import os
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
-import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import loops
+from tests import loops, tracing
 from tests.alone import COVERAGE, ROOT
-
-TRACED = (
-    "tests/e2e/test_commands.py",
-    "tests/e2e/test_doctor.py",
-    "tests/interop/acp/test_command.py",
-    "tests/unit/cli/",
-    "tests/unit/runtime/",
-    "tests/unit/transports/",
-)
-"""Where processes that tests start run lines of the package that hardly any other test runs."""
-
-UNTRACED = (
-    "tests/backpressure/",
-    "tests/e2e/browsers/",
-    "tests/e2e/web/",
-    "tests/faults/",
-    "tests/interop/",
-    "tests/property/",
-)
-"""Where tests repeat, many times over, lines that other tests run: tracing doubles their time."""
 
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile(
@@ -94,9 +74,9 @@ def traced_where_it_matters(request: pytest.FixtureRequest) -> Iterator[None]:
     """Coverage takes a quarter of a second of each process; peers and tools are not the package."""
     where = request.path.relative_to(ROOT).as_posix()
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        if where.startswith(UNTRACED):
-            stack.enter_context(_not_measured(request.config))
-        if not where.startswith(TRACED):
+        if tracing.is_untraced(request.config, where):
+            stack.enter_context(tracing.not_measured(request.config))
+        if not where.startswith(tracing.TRACED):
             for name in COVERAGE:
                 patch.delenv(name, raising=False)
         yield
@@ -108,28 +88,18 @@ def untraced(request: pytest.FixtureRequest) -> Iterator[None]:
 
     Each line that they run is run by other tests as well.
     """
-    with _not_measured(request.config):
+    with tracing.not_measured(request.config):
         yield
-
-
-@contextlib.contextmanager
-def _not_measured(config: pytest.Config) -> Iterator[None]:
-    if config.getoption("cov_context", None):  # it asks which test runs a line: no test is left out
-        yield
-        return
-    stopped = []
-    while (measuring := coverage.Coverage.current()) is not None:  # a worker has two, one stacked
-        measuring.stop()
-        stopped.append(measuring)
-    try:
-        yield
-    finally:
-        for measuring in reversed(stopped):
-            measuring.start()
 
 
 def pytest_configure() -> None:
     loops.select()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist what it cannot see."""
+    node.workerinput["whole"] = tracing.is_whole(node.config)
 
 
 def pytest_report_header() -> str:

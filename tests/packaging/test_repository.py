@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from arcp_client.version import DOCS_URL
+from tests import tracing
 
 ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"
@@ -109,6 +110,14 @@ def test_coverage_is_measured_where_the_whole_suite_runs() -> None:
         if "coverage" in combination:
             assert "arguments" not in combination
     assert any("coverage" in combination for combination in combinations())
+
+
+def test_what_coverage_is_told_of_is_there_and_is_told_once() -> None:
+    for places in (tracing.TRACED, tracing.UNTRACED):
+        assert [place for place in places if not (ROOT / place).exists()] == []
+        assert sorted(set(places)) == list(places)
+        others = {place: tuple(set(places) - {place}) for place in places}
+        assert [place for place in places if place.startswith(others[place])] == []
 
 
 def test_the_tests_run_on_every_python_that_the_project_claims() -> None:
