@@ -97,6 +97,27 @@ async def test_a_question_that_nobody_answers_is_called_with_its_status(
     assert (call["type"], call["data"]["status"]) == ("question.settled", status)
 
 
+async def test_each_job_that_asks_a_shared_question_has_calls_of_its_own(make: MakeRuntime) -> None:
+    async with Receiver() as receiver:
+        runtime = make(webhooks=[Webhook(receiver.url, secret=SECRET)])
+        asks(runtime)
+        async with Client(runtime) as client:
+            first = await client.submit("asks", work_id="w")
+            await receiver.until(1)
+            await answer_all(client, "hunter2")
+            await first.result()
+            second = await client.submit("asks", work_id="w")  # gets the stored answer
+            await second.result()
+            calls = await receiver.until(6)
+    for job in (first, second):
+        own = [call for call in calls if call["data"]["job_id"] == job.id]
+        assert [call["data"]["status"] for call in own] == ["open", "answered", "success"]
+    assert (
+        len({call["data"]["question_id"] for call in calls if "question_id" in call["data"]}) == 1
+    )
+    assert len(set(receiver.ids)) == 6
+
+
 async def test_only_the_chosen_events_are_called(make: MakeRuntime) -> None:
     async with Receiver() as one, Receiver() as two:
         runtime = make(

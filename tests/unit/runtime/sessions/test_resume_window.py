@@ -1,0 +1,38 @@
+"""How long a session without a link is kept (§6.3). Time is virtual; the window is 600 s."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.unit.runtime.jobs.test_cancel import opened, virtual
+from tests.unit.runtime.peer import seqs
+from tests.unit.runtime.sessions.test_resume import resumed, started
+
+
+def test_a_session_whose_job_runs_at_the_end_of_the_window_is_kept_for_another_one() -> None:
+    async def scenario(runtime: Any) -> None:
+        peer = await opened(runtime)
+        stepper, job_id = await started(runtime, peer)
+        await peer.cut()
+        await asyncio.sleep(1100)  # the job runs at 600 s
+        stepper.end.set()
+        await asyncio.sleep(90)  # the job has ended, and the second window has not
+        fresh = await resumed(runtime, peer, 0)
+        assert seqs(await fresh.follow(job_id)) == [1]
+
+    virtual(scenario)
+
+
+def test_a_session_whose_jobs_have_ended_is_dropped_at_the_end_of_the_window() -> None:
+    async def scenario(runtime: Any) -> None:
+        peer = await opened(runtime)
+        stepper, _ = await started(runtime, peer)
+        await peer.cut()
+        await asyncio.sleep(1100)
+        stepper.end.set()
+        await asyncio.sleep(110)  # 1,200 s are over: the second window has ended
+        late = await opened(runtime, resume=peer.block(0))
+        assert late.session_id == ""  # refused
+
+    virtual(scenario)
