@@ -20,8 +20,8 @@ from yarl import URL
 from arcp_client import Client
 from arcp_client._hosts import is_loopback
 from arcp_client.web import TokenRequired, add_routes, serve
+from arcp_client.web._dashboard import Dashboard
 from arcp_client.web._http.security import HEADERS
-from arcp_client.web.routes import _Dashboard
 from tests.unit.web.kit import JSON, SOON, Site, Tab, site
 
 TOKEN = "correct-horse-battery-staple"
@@ -517,7 +517,7 @@ async def test_an_internal_error_is_answered_without_details(
     def broken(self: Any) -> Any:
         raise RuntimeError("the cause is a secret")
 
-    monkeypatch.setattr(_Dashboard, "_overview", broken)
+    monkeypatch.setattr(Dashboard, "_overview", broken)
     async with dashboard.http.get(dashboard.url("api/overview")) as response:
         assert response.status == 500
         assert response.headers["Content-Security-Policy"]
