@@ -1,4 +1,4 @@
-"""Opens links to an agent over HTTP; for a plain URL and a token, `AcpClient` makes one."""
+"""Opens links to an agent over HTTP; `AcpClient` makes such a connector for a URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one event stream, and opens it again where no message can have been lost."""
+"""Reads one event stream, and opens it again if no message can have been lost."""
 
 from __future__ import annotations
 

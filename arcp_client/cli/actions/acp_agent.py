@@ -1,4 +1,4 @@
-"""Which ACP agent a command talks to: a program, or an agent behind a URL."""
+"""Selects the ACP agent of a command: a program, or an agent behind a URL."""
 
 from __future__ import annotations
 
