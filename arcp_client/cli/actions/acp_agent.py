@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from arcp_client import WebSocketConnector
-from arcp_client.acp import HttpConnector, LocalFiles, LocalTerminals
+from arcp_client.acp import LocalFiles, LocalTerminals
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.tokens import served_token
 
@@ -44,6 +43,10 @@ class ChosenAgent:
         """The command under which its sessions are saved; of a URL, the part without secrets."""
         if not self.remote:
             return self.command
+        # Imported here: they import aiohttp, which an agent that is a program does not need.
+        from arcp_client import WebSocketConnector
+        from arcp_client.acp import HttpConnector
+
         (url,) = self.command
         connector: Any = HttpConnector if url.lower().startswith("http") else WebSocketConnector
         return (connector(url).target,)

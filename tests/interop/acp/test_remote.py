@@ -171,6 +171,28 @@ async def test_a_new_client_goes_on_with_the_session(serve: Serve) -> None:
             assert said == ["0", "1", "2", "3", "4"]
 
 
+async def test_a_new_client_replays_the_session_in_version_2(serve: Serve) -> None:
+    async with serve("agent_npm2.mjs") as server:
+        options: dict[str, Any] = {"versions": (2,), "on_permission": lambda _: True}
+        async with AcpClient(server.url, **options) as agent:
+            session = await agent.new_session("/")
+            await session.prompt("hello")
+            await server.order("cut")
+            assert isinstance(await agent.wait_closed(), LinkLost)
+        async with AcpClient(server.url, **options) as agent:
+            again = agent.session(session.id)
+            told: list[str] = []
+            again.subscribe(
+                lambda u: told.append(u.content.text),
+                updates.UserMessageChunk,
+                updates.AgentMessageChunk,
+            )
+            await again.load("/")  # session/resume with replayFrom
+            assert told == ["before", "said"]
+            assert (await again.prompt("more")).stop_reason == "end_turn"
+            assert told[-2:] == ["more", "selected"]
+
+
 async def test_a_large_history_comes_before_the_end_of_its_load(serve: Serve) -> None:
     async with serve() as server, AcpClient(server.url) as agent:
         session = agent.session("large")
