@@ -406,6 +406,8 @@ async def test_an_error_and_the_answers_of_a_single_stream_do_not_wait() -> None
         await link.send(request("session/load", "s1", id=2))
         await connection.event({"id": 2, "result": {}})
         assert json.loads(await link.receive()) == {"id": 2, "result": {}}
+        posts = [seen.body["method"] for seen in agent.seen if seen.method == "POST"]
+        assert posts == ["initialize", "session/load", "session/load"]
 
 
 async def test_an_agent_that_leaves_the_order_open_delays_an_answer_only(
