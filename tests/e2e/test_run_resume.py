@@ -7,11 +7,14 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.forks import Process
 from tests.e2e.shell import (
+    COMMAND,
     Env,
     ended,
     free_port,
@@ -62,6 +65,21 @@ def asked(to: int, until: Path) -> str:
 
 def kept(home: Path) -> list[Path]:
     return list((home / ".local/state/arcp-client/runs").glob("*"))
+
+
+@contextmanager
+def piped(env: Env, *words: str) -> Iterator[Iterator[str]]:
+    """A command without a terminal; the lines that it writes, as they come."""
+    with Process(
+        [*COMMAND, *words],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, env=env,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
 
 
 def check(lives: list[list[tuple[int, bool]]], to: int) -> None:
@@ -194,3 +212,63 @@ def test_where_nothing_can_be_kept_it_runs_all_the_same(
     done = arcp("run", "echo", "-i", '"x"')
     assert (done.returncode, done.stdout) == (0, "x\n")
     assert "it cannot be saved" in done.stderr
+
+
+def test_the_open_question_is_asked_again_by_whatever_follows_the_job(
+    env: Env, arcp: Callable[..., Done], tmp_path: Path
+) -> None:
+    """Whether its event was shown before, is too old, or is not among the newest."""
+    question = r"\? Deploy\? \[1 Deploy now, 2 Not yet\]"
+    with screen(env, "run", "asks") as seen:
+        seen.until(question)
+        seen.child.kill(signal.SIGKILL)
+        job = job_of(seen.to_the_end())
+    (found,) = json.loads(arcp("inbox", "--json").stdout)["questions"]
+    how = f"answer it:  arcp-client answer {job} {found['question_id']} VALUE"
+    for words in (["run", "--resume"], ["watch", job, "--no-history"], ["watch", job, "--tail=0"]):
+        with screen(env, *words, columns=120) as seen:
+            seen.until(question)
+            assert how in seen.text
+            seen.child.sendline("")  # skip it
+            seen.until("waiting for you: Deploy")
+            seen.child.sendintr()
+            assert seen.to_the_end().count("? Deploy? [1") == 1
+    with terminal(env, "run", "--resume") as child:
+        child.expect(question)
+        child.sendline("2")
+        child.expect('answered "wait"')
+        assert ended(child) == 0
+    assert kept(tmp_path) == []
+
+
+def test_without_a_terminal_the_line_that_answers_it_is_printed_again(
+    env: Env, arcp: Callable[..., Done]
+) -> None:
+    with screen(env, "run", "asks") as seen:
+        seen.until(r"Enter to skip")
+        seen.child.kill(signal.SIGKILL)
+        job = job_of(seen.to_the_end())
+    (found,) = json.loads(arcp("inbox", "--json").stdout)["questions"]
+    words = ["answer", job, found["question_id"]]
+    for output, shown in (("text", " ".join(words)), ("jsonl", '"text":"Deploy?"')):
+        with piped(env, "watch", job, "--no-history", "--output", output) as lines:
+            assert any(shown in line.replace('": "', '":"') for line in lines)
+    with piped(env, "run", "--resume", "--output", "text") as lines:
+        assert any(" ".join(words) in line for line in lines)
+        assert arcp(*words, "1").returncode == 0
+        assert any('answered "go"' in line for line in lines)
+
+
+def test_a_question_that_is_settled_while_it_is_asked_again_goes_away(
+    env: Env, arcp: Callable[..., Done]
+) -> None:
+    with screen(env, "run", "asks") as seen:
+        seen.until(r"Enter to skip")
+        seen.child.kill(signal.SIGKILL)
+        job = job_of(seen.to_the_end())
+    with terminal(env, "run", "--resume") as child:
+        child.expect(r"Deploy\? \[1")
+        (found,) = json.loads(arcp("inbox", "--json").stdout)["questions"]
+        assert arcp("answer", job, found["question_id"], "1").returncode == 0
+        child.expect('answered "go"')
+        assert ended(child) == 0

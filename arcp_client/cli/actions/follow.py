@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from arcp_client import ArcpError, Client, Job, JobHandle, events
+from arcp_client import ArcpError, Client, Job, JobHandle, LinkState, Live, events
 from arcp_client import _digits as digits
 from arcp_client._log_fields import log_fields
 from arcp_client.cli.actions.answering import Asker, EventAsker
@@ -31,7 +31,6 @@ from arcp_client.cli.prompt import can_ask
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.job_tree import MOST, JobTree
 from arcp_client.cli.view.report import JobReport
-from arcp_client.cli.view.text_report import Lines
 from arcp_client.errors import JobError
 from arcp_client.projection import JobProjection
 
@@ -95,8 +94,9 @@ class Following:
         self._holes: list[events.Gap] = []
         self._lost: ArcpError | None = None
         self._end: events.Event | None = None
-        self._asker = EventAsker(Asker(client, terminal.err(), report.quiet))
-        self._asks = can_ask() and isinstance(report, Lines)
+        asks = can_ask() and report.asks
+        self._questions = EventAsker(Asker(client, terminal.err(), report.quiet) if asks else None)
+        self._unsure = asyncio.Event()
 
     async def follow(self, job: JobHandle, *, history: bool, since: datetime | None = None) -> Exit:
         """Report a job up to its end; return the exit code for its outcome.
@@ -109,13 +109,15 @@ class Following:
         tree = JobTree(JobProjection.of(job, history=history), self._described, since=since)
         report = self._report
         report.began(tree)
+        self._unsure.set()
+        states = self._client.states.subscribe(on_next=self._linked)
         try:
             async with self._interrupts.stop():
                 async with (
                     beside(report.refresh()),
                     beside(self._adopt()),
-                    beside(self._asker.run()),
-                    beside(self._tail.settle()),
+                    beside(self._ask()),
+                    beside(self._look_up(job)),
                 ):
                     job_id: str | None = job.id
                     while job_id is not None:
@@ -147,6 +149,7 @@ class Following:
             terminal.tell(terminal.err(), f"the reader of stdout has gone; job {job.id} runs on")
             raise
         finally:
+            states.dispose()
             report.close()
         return await self._interrupted(job)
 
@@ -161,6 +164,7 @@ class Following:
         async for event in self._stream:
             if isinstance(event, events.Gap) and loses_events(event) and tree.is_own(event):
                 self._holes.append(event)
+                self._unsure.set()
             elif isinstance(event, events.Delegate) and event.child_job_id:
                 with contextlib.suppress(asyncio.QueueFull):  # too many children to show
                     self._children.put_nowait(event.child_job_id)
@@ -171,14 +175,50 @@ class Following:
                 event.kind,
                 extra=log_fields(session=event.session_id, job=event.job_id, seq=event.seq),
             )
-            self._tail.event(event)
-            if self._asks:
-                self._asker.seen(event)
+            self._take(event)
             if event.terminal and event.job_id == job_id:
                 self._end = event
                 return
         if self._lost is not None:
             raise self._lost
+
+    def _take(self, event: events.Event, *, ask: bool = True) -> None:
+        """Show an event; ask its question, if it has one."""
+        self._tail.event(event)
+        self._questions.seen(event, ask=ask)
+
+    def _linked(self, state: LinkState) -> None:
+        if isinstance(state, Live):
+            self._unsure.set()
+
+    async def _ask(self) -> None:
+        """Ask the questions, once their lines are shown."""
+        await self._tail.released.wait()
+        await self._questions.run()
+
+    async def _look_up(self, job: JobHandle) -> None:
+        """Show and ask the open questions that no event brings.
+
+        An earlier process may have shown a question's event, the event may be older than the first
+        one of this process, or it may be in a gap. So the runtime is asked for its open questions
+        at the beginning, after each reconnect and after each gap; first the events that are
+        delivered again are shown.
+        """
+
+        def follows(job_id: str) -> bool:
+            return job_id in (job.id, *job.children) or self._client.job(job_id) is not None
+
+        while True:
+            await self._unsure.wait()
+            self._unsure.clear()
+            await self._tail.settle()
+            try:
+                missed = await self._questions.unseen(self._client, follows)
+            except ArcpError as error:  # the next link tries again
+                _log.debug("the open questions were not listed: %s", error)
+                continue
+            for event, ask in missed:
+                self._take(event, ask=ask)
 
     def _described(self, job_id: str) -> JobProjection:
         known = self._client.job(job_id)

@@ -17,6 +17,7 @@ __all__ = ["MOST", "Tail"]
 MOST = 10_000
 """The largest number of events of a tail."""
 _BYTES = 8 << 20
+_QUESTIONS = 256
 _PAUSE = 0.3
 _LONGEST = 10.0
 
@@ -29,6 +30,9 @@ class Tail:
     Args:
         report: shows the events.
         count: how many events of the history to show; ``None`` for all.
+
+    Attributes:
+        released: set once each event is shown as it arrives.
     """
 
     def __init__(self, report: JobReport, count: int | None) -> None:
@@ -37,26 +41,49 @@ class Tail:
         self._waiting: deque[events.Event] = deque()
         self._size = 0
         self._skipped = 0
+        self._asked: dict[str, events.Question] = {}
         self._arrived = 0.0
+        self.released = asyncio.Event()
+        if count is None:
+            self.released.set()
 
     def event(self, event: events.Event) -> None:
         """Take the next event of the job or of a child."""
+        self._arrived = asyncio.get_running_loop().time()
         if self._count is None:
             self._report.event(event)
             return
-        self._arrived = asyncio.get_running_loop().time()
         self._waiting.append(event)
         self._size += event.size
         while len(self._waiting) > self._count or self._size > _BYTES:
             oldest = self._waiting.popleft()
             self._size -= oldest.size
-            self._skipped += 1
-            self._report.skip(oldest)
+            self._leave_out(oldest)
+
+    def _leave_out(self, event: events.Event) -> None:
+        """Skip an event; keep a question, because it is shown if it is still open."""
+        if isinstance(event, events.Question) and len(self._asked) < _QUESTIONS:
+            self._asked[event.question_id] = event
+            return
+        self._close(event)
+        self._skip(event)
+
+    def _close(self, event: events.Event) -> None:
+        """Skip the question that an event closes."""
+        if isinstance(event, events.Answered | events.Expired | events.Withdrawn):
+            asked = self._asked.pop(event.question_id, None)
+            if asked is not None:
+                self._skip(asked)
+
+    def _skip(self, event: events.Event) -> None:
+        self._skipped += 1
+        self._report.skip(event)
 
     async def settle(self) -> None:
-        """Wait for the end of the history, and show its newest events."""
-        if self._count is None:
-            return
+        """Wait for the end of the history, and show its newest events and its open questions.
+
+        Later calls wait for the end of what a new link delivers again.
+        """
         loop = asyncio.get_running_loop()
         began = self._arrived = loop.time()
         wait = min(_PAUSE, _LONGEST)
@@ -70,7 +97,13 @@ class Tail:
         if self._count is None:
             return
         self._count = None
+        for event in self._waiting:
+            self._close(event)
         if self._skipped:
             self._report.skipped(self._skipped)
+        for question in self._asked.values():
+            self._report.event(question)
+        self._asked.clear()
         while self._waiting:
             self._report.event(self._waiting.popleft())
+        self.released.set()

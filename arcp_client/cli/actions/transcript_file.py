@@ -101,6 +101,11 @@ class RecordingReport:
         self._tree: JobTree | None = None
         self._known: set[str] = set()
 
+    @property
+    def asks(self) -> bool:
+        """Pass on."""
+        return self._report.asks
+
     def began(self, tree: JobTree) -> None:
         """Record the job."""
         self._tree = tree
@@ -126,6 +131,8 @@ class RecordingReport:
     def _write(self, event: events.Event) -> None:
         tree = self._tree
         assert tree is not None
+        if not event.size and not isinstance(event, events.Gap):
+            return  # it was looked up, and is no event of the stream
         with writing(self._path):
             if event.job_id is not None and event.job_id not in self._known:
                 self._known.add(event.job_id)

@@ -35,6 +35,8 @@ class JsonReport:
         lines: also write a line for the job and for each event.
     """
 
+    asks = False
+
     def __init__(self, *, lines: bool) -> None:
         self._lines = lines
         self._console = terminal.err()

@@ -210,8 +210,8 @@ class _View:
         return self.tree.elapsed(self._now(), monotonic() - self._began)
 
     def heard(self, event: events.Event) -> None:
-        """Update the runtime's clock from an event."""
-        if event.ts is not None:
+        """Update the runtime's clock from an event, unless it may be an old one."""
+        if event.ts is not None and not event.redelivered:
             zoned = event.ts if event.ts.tzinfo is not None else event.ts.replace(tzinfo=UTC)
             self._heard = zoned, monotonic()
 

@@ -18,8 +18,6 @@ __all__ = ["Frame", "panel", "summary"]
 _NAME = 14
 _FEW, _MANY = 8, 18
 _LOW, _LEAST = 0.25, 0.1
-_TOLD = ("waiting_for_you", "silent")
-"""Verdicts that the other lines do not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,8 @@ def _head(tree: JobTree, frame: Frame) -> Text:
         phase = f"{phase}: {job.message}"
     line.append(f"  {harmless(phase)}")
     verdict = verdict_of(job, frame.now)
-    if verdict.kind in _TOLD and all(child.ended for child in tree.children):
+    quiet = verdict.kind == "silent" and all(child.ended for child in tree.children)
+    if quiet or verdict.kind == "waiting_for_you":
         line.append(f"  {harmless(verdict.words(frame.now))}", style="bold yellow")
     if job.gaps:
         line.append(f"  ! {count(len(job.gaps), 'gap')}", style="bold yellow")

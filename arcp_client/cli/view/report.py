@@ -23,6 +23,10 @@ __all__ = ["JobReport", "reporter"]
 class JobReport(Protocol):
     """Reports the events and the outcome of one job."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether questions may be asked between its lines."""
+
     def began(self, tree: JobTree) -> None:
         """Report the job, which was accepted or is being watched."""
 

@@ -47,6 +47,8 @@ class Lines:
         console: the output for lines.
     """
 
+    asks = True
+
     def __init__(self, console: Console) -> None:
         self.console = console
         self._tree: JobTree | None = None

@@ -13,7 +13,18 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from arcp_client import Event, Lease, LeaseConstraints, Result, events
+from arcp_client import (
+    Event,
+    Lease,
+    LeaseConstraints,
+    LinkState,
+    Live,
+    OpenQuestion,
+    Result,
+    events,
+)
+from arcp_client.cli.actions import tail as tail_module
+from arcp_client.cli.actions.answering import EventAsker
 from arcp_client.cli.actions.follow import Following, read_input, read_lease
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts
@@ -106,7 +117,28 @@ class MadeUpJob:
 
 
 class MadeUpClient:
-    """Knows no job, and may watch none."""
+    """Knows no job, and may watch none; its questions are those it is given, lookup by lookup."""
+
+    def __init__(self, *listings: list[OpenQuestion]) -> None:
+        self._listings = list(listings)
+        self._hooks: list[Callable[[LinkState], None]] = []
+        self.states = self
+
+    def subscribe(self, *, on_next: Callable[[LinkState], None]) -> MadeUpClient:
+        self._hooks.append(on_next)
+        return self
+
+    def dispose(self) -> None:
+        self._hooks.clear()
+
+    def linked(self) -> None:
+        """Say that there is a new link."""
+        for hook in self._hooks:
+            hook(Live(resumed=True))
+
+    async def questions(self) -> AsyncIterator[OpenQuestion]:
+        for question in self._listings.pop(0) if self._listings else ():
+            yield question
 
     def job(self, job_id: str) -> None:
         return None
@@ -256,3 +288,143 @@ async def test_a_gap_before_the_tail_is_a_gap_of_the_job() -> None:
             Output.TEXT, events.Gap(first=3, last=5), *past, of_job(events.Completed()), tail=2
         )
     assert holed.value.code is Exit.GAP
+
+
+# --------------------------------------------------------------- questions that no event brings
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history counts as complete at once."""
+    monkeypatch.setattr(tail_module, "_PAUSE", 0.0)
+
+
+def asked(question_id: str = "q1", *, job_id: str = MadeUpJob.id) -> OpenQuestion:
+    return OpenQuestion(question_id=question_id, job_id=job_id, text=f"{question_id}: go on?")
+
+
+class Told(MadeUpStream):
+    """A stream that goes on when a line was written, and that can have more at any time."""
+
+    def __init__(self, *past: events.Event) -> None:
+        super().__init__()
+        self._queue: asyncio.Queue[events.Event] = asyncio.Queue()
+        for event in past:
+            self.put(event)
+
+    def put(self, event: events.Event) -> None:
+        self._queue.put_nowait(event)
+
+    async def __anext__(self) -> events.Event:
+        return await self._queue.get()
+
+
+class Shown:
+    """What a command has written on stderr so far."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.text = ""
+
+    async def until(self, words: str) -> str:
+        async with asyncio.timeout(30):
+            while words not in self.text:
+                await asyncio.sleep(0)
+                read = self._capsys.readouterr()
+                self.text += read.err + read.out
+        return self.text
+
+
+def following(client: Any, stream: MadeUpStream, output: Output = Output.TEXT) -> Any:
+    one = Following(client, stream, Interrupts(), reporter(output), back="come back")
+    job: Any = MadeUpJob()
+    return one.follow(job, history=False)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_question_that_is_open_at_the_beginning_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown, stream = Shown(capsys), Told()
+    client = MadeUpClient([asked(), asked("q2", job_id="job_of_another")])
+    task = asyncio.create_task(following(client, stream))
+    await shown.until("answer it:  arcp-client answer job_1 q1 VALUE")
+    stream.put(of_job(events.Answered(question_id="q1", value="yes", by="alice")))
+    stream.put(of_job(events.Completed()))
+    assert await task is Exit.SUCCESS
+    assert "q2" not in await shown.until("done")
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_question_as_a_json_line_has_the_form_of_its_event_without_a_number(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown, stream = Shown(capsys), Told()
+    task = asyncio.create_task(following(MadeUpClient([asked()]), stream, Output.JSONL))
+    await shown.until("go on?")
+    stream.put(of_job(events.Completed()))
+    await task
+    (line,) = [json.loads(line) for line in shown.text.splitlines() if "go on?" in line]
+    assert line["type"] == "event"
+    assert line["event"]["kind"] == "x-vendor.arcp-client.question"
+    assert (line["event"]["seq"], line["event"]["redelivered"]) == (None, True)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("how", ["link", "gap"])
+async def test_after_a_new_link_or_a_gap_the_questions_are_looked_up_again(
+    capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    shown, stream = Shown(capsys), Told()
+    client = MadeUpClient([asked("q1"), asked("q2")], [asked("q2"), asked("q3")])
+    task = asyncio.create_task(following(client, stream))
+    await shown.until("q2 VALUE")
+    if how == "link":
+        client.linked()
+    else:
+        stream.put(events.Gap(first=3, last=5))
+    await shown.until("the question needs no answer any more (it is closed)")
+    stream.put(of_job(events.Completed()))
+    if how == "link":
+        await task
+    else:
+        with pytest.raises(CommandError, match="events are missing"):
+            await task
+    await shown.until("q3 VALUE")
+    assert [shown.text.count(f"q{n} VALUE") for n in (1, 2, 3)] == [1, 1, 1]
+
+
+async def test_a_question_that_is_closed_while_the_open_ones_are_listed_is_not_told() -> None:
+    asker = EventAsker(None)
+
+    class Slow(MadeUpClient):
+        async def questions(self) -> AsyncIterator[OpenQuestion]:
+            yield asked("q1")
+            asker.seen(of_job(events.Answered(question_id="q1")))
+            asker.seen(of_job(events.Question(question_id="q2")))
+
+    client: Any = Slow()
+    assert await asker.unseen(client, lambda job_id: True) == []
+
+
+async def test_only_who_may_answer_a_question_is_asked() -> None:
+    asked_of: list[str] = []
+    over = asyncio.Event()
+
+    class MadeUpAsker:
+        async def ask(self, question: events.Question) -> None:
+            asked_of.append(question.question_id)
+            if question.question_id == "q3":
+                over.set()
+
+    made_up: Any = MadeUpAsker()
+    asker = EventAsker(made_up)
+    asker.seen(of_job(events.Question(question_id="q1")), ask=False)
+    for again in range(2):
+        asker.seen(of_job(events.Question(question_id="q2", redelivered=bool(again))))
+    asker.seen(of_job(events.Question(question_id="q3")))
+    task = asyncio.create_task(asker.run())
+    await over.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    assert asked_of == ["q2", "q3"]

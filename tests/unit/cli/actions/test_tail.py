@@ -14,6 +14,12 @@ from arcp_client.cli.actions import tail
 from arcp_client.cli.actions.tail import Tail
 
 
+def name(event: Any) -> str:
+    """A text that names an event."""
+    kind = event.kind.rpartition(".")[2]
+    return f"{kind} {event.question_id}" if hasattr(event, "question_id") else event.message
+
+
 class Said:
     """A report that notes what it is told."""
 
@@ -23,11 +29,11 @@ class Said:
         self.left_out = 0
 
     def event(self, event: Any) -> None:
-        self.shown.append(event.message)
-        self.applied.append(event.message)
+        self.shown.append(name(event))
+        self.applied.append(name(event))
 
     def skip(self, event: Any) -> None:
-        self.applied.append(event.message)
+        self.applied.append(name(event))
 
     def skipped(self, count: int) -> None:
         self.left_out = count
@@ -82,3 +88,23 @@ async def test_the_history_ends_with_a_pause_and_in_any_case_after_a_while(
     monkeypatch.setattr(tail, "_LONGEST", 0.01)
     one = Tail(said, 1)
     await asyncio.wait_for(one.settle(), 30)
+
+
+@given(count=st.integers(0, 6))
+async def test_a_question_that_is_still_open_is_shown_however_old_it_is(count: int) -> None:
+    said: Any = Said()
+    one = Tail(said, count)
+    past = [
+        events.Question(question_id="open"),
+        events.Question(question_id="closed"),
+        *logs(2),
+        events.Answered(question_id="closed"),
+        *logs(2),
+    ]
+    for event in past:
+        one.event(event)
+    one.release()
+    assert said.shown.count("question open") == 1
+    assert ("question closed" in said.shown) is (count >= 6)
+    assert sorted(said.applied) == sorted(name(event) for event in past)
+    assert said.left_out == len(past) - len(said.shown)

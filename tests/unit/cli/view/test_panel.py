@@ -52,6 +52,9 @@ def test_the_first_line_says_that_a_job_waits_for_a_person_or_is_silent() -> Non
     assert "  reading  silent for 1 min  " in drawn(tree(status), at=75)
     question = events.Question(**at(5), question_id="q", text="Go on?")
     assert "  waiting for you: Go on? for 40 s  " in drawn(tree(status, question), at=45)
+    child = events.Delegate(**at(5), child_job_id="job_2", agent="helper")
+    helper = events.Log(**{**at(6), "job_id": "job_2"}, message="I help")
+    assert "waiting for you: Go on?" in drawn(tree(status, question, child, helper), at=45)
     call = events.ToolCall(**at(5), tool="make", call_id="c")
     assert "silent" not in drawn(tree(status, call), at=7200)
 
