@@ -432,7 +432,7 @@ def test_only_who_submitted_may_cancel(arcp: Callable[..., Done], tmp_path: Path
     job = arcp("run", "waits", "--detach").stdout.strip()
     elsewhere = arcp("cancel", job, HOME=str(tmp_path))
     assert elsewhere.returncode == 4
-    assert "cancelled from where it was submitted" in elsewhere.stderr
+    assert "use the program that submitted the job" in elsewhere.stderr
     assert arcp("cancel", job, "--reason", "enough").returncode == 0
     assert "enough" in arcp("watch", job).stderr
 
