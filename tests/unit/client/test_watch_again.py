@@ -176,7 +176,12 @@ async def test_s22_a_long_history_waits_whole_for_its_first_iterator(size: int) 
                 await view.result()  # all of it has arrived
                 seen = [event async for event in view]
                 assert not [event for event in seen if isinstance(event, events.Gap)]
-                assert len(seen) == 3002
+                said = [event.message for event in seen if isinstance(event, events.Log)]
+                assert [int(message.split()[0]) for message in said] == list(range(3000))
+                assert isinstance(seen[-1], events.Completed)
+                # The others say that the first client lagged: how often depends on the machine.
+                others = [event for event in seen[:-1] if not isinstance(event, events.Log)]
+                assert {event.phase for event in others} <= {"back_pressure"}
                 late = [event async for event in view]  # later ones get the last events only
                 assert isinstance(late[0], events.Gap)
                 assert late[1:] == seen[-len(late) + 1 :]
