@@ -45,6 +45,7 @@ class Dying(MemoryStore):
         super().__init__(**arguments)
         self.dead = False
         self.saves: list[Checkpoint] = []
+        self._saved = asyncio.Condition()
 
     async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
         if self.dead:
@@ -54,6 +55,13 @@ class Dying(MemoryStore):
             raise Crashed
         self.saves.append(checkpoint)
         await super().save(target, key, checkpoint)
+        async with self._saved:
+            self._saved.notify_all()
+
+    async def until_processed(self, seq: int) -> None:
+        """Wait for a checkpoint in which all events up to this number are processed."""
+        async with self._saved:
+            await self._saved.wait_for(lambda: self.saves and self.saves[-1].mark >= seq)
 
     async def delete(self, target: str, key: str) -> None:
         if not self.dead:
@@ -210,6 +218,117 @@ async def test_after_a_crash_repeats_are_few_and_marked_and_no_first_one_is_lost
         assert len(marked - done) <= every, "first ones were marked"
         done |= set(numbers)
     assert done == set(range(len(lines)))
+
+
+async def test_events_that_arrived_before_an_iterator_was_made_count_as_processed(
+    runtime: Runtime, gates: Gates
+) -> None:
+    @runtime.agent("three")
+    async def three(input: Any, job: JobContext) -> None:
+        for n in (1, 2):
+            await job.progress(n)
+        await gates["third"].wait()
+        await job.progress(3)
+        await gates["fourth"].wait()
+        await job.progress(4)
+
+    async def redelivered(
+        make: Callable[[Client], AsyncIterator[events.Progress]] | None,
+        *,
+        work_on: int,
+        processed: int,
+    ) -> list[int]:
+        """The events that a second client's handler gets after a crash.
+
+        The first client is killed in the body of a loop, for one event, when so many events count
+        as processed.
+        """
+        for name in ("third", "fourth"):
+            gates[name].clear()
+        store = Dying(every=1)
+        client = Client(runtime, store=store)
+        iterator = None if make is None else make(client)
+        arrived = {n: asyncio.Event() for n in (2, 3)}
+        client.notifications.subscribe(
+            lambda event: (
+                arrived[int(event.current)].set()
+                if isinstance(event, events.Progress) and event.current in arrived
+                else None
+            )
+        )
+        await client.connect()
+        job = await client.submit("three")
+        await arrived[2].wait()
+        if iterator is None:
+            iterator = job.events(events.Progress)
+        gates["third"].set()
+        await arrived[3].wait()
+        async for event in iterator:
+            if event.current == work_on:
+                assert event.seq is not None
+                await store.until_processed(event.seq - work_on + processed)
+                await store.crash(client)
+                break
+        second = Client(runtime, store=store)
+        again: list[int] = []
+
+        @second.on(events.Progress)
+        async def handle(event: events.Progress) -> None:
+            again.append(int(event.current))
+
+        async with second:
+            gates["fourth"].set()
+            await second.open_jobs()[0].result()
+        return again
+
+    def of_the_session(client: Client) -> AsyncIterator[events.Progress]:
+        return client.events(events.Progress)
+
+    # 1 and 2 had arrived before the iterator of the job was made
+    assert await redelivered(None, work_on=1, processed=2) == [3, 4]
+    assert await redelivered(None, work_on=3, processed=2) == [3, 4]
+    assert await redelivered(of_the_session, work_on=1, processed=0) == [1, 2, 3, 4]
+    assert await redelivered(of_the_session, work_on=2, processed=1) == [2, 3, 4]
+
+
+async def test_events_that_a_resumed_client_receives_before_an_iterator_is_made_are_processed(
+    runtime: Runtime, gates: Gates
+) -> None:
+    store = Dying(every=1)
+    first = Client(runtime, store=store)
+    reached = asyncio.Event()
+
+    @first.on(events.Log)
+    async def handle(event: events.Log) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    await first.connect()
+    await first.submit("gated", "go")
+    await reached.wait()
+    await store.crash(first)
+
+    second = Client(runtime, store=store)
+    iterator = second.events(events.Log)  # made before connect()
+    await second.connect()
+    assert (await anext(iterator)).message == "before"
+    await store.crash(second)
+
+    third = Client(runtime, store=store)
+    arrived = asyncio.Event()
+    third.notifications.subscribe(lambda event: arrived.set())
+    await third.connect()
+    await arrived.wait()
+    event = await anext(third.open_jobs()[0].events(events.Log))
+    assert (event.message, event.redelivered) == ("before", True)
+    assert event.seq is not None
+    await store.until_processed(event.seq)
+    await store.crash(third)
+
+    gates["go"].set()
+    async with Client(runtime, store=store) as fourth:
+        messages = [event.message async for event in fourth.open_jobs()[0].events(events.Log)]
+    assert messages == ["after"]
 
 
 async def test_a_slow_handler_does_not_hold_back_a_fast_one(runtime: Runtime) -> None:
