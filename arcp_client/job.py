@@ -101,7 +101,8 @@ class JobHandle:
 
     ``async for event in job`` gives every event of the job in order. It begins with the job's
     recent events, which the client keeps in a replay buffer, and ends after the terminal event.
-    Iterations are independent of each other.
+    Iterations are independent of each other. Events that arrived before the iteration began count
+    as processed; with a store, use a handler that is registered before ``connect()``.
     """
 
     def __init__(self, record: JobRecord) -> None:

@@ -668,7 +668,8 @@ class EventMethods:
         """Iterate over the events of the whole session from now on, in arrival order.
 
         A `Gap` is always included. Iterators are independent, and leaving the loop unregisters one.
-        The iteration raises ClientClosed when the client is closed.
+        The iteration raises ClientClosed when the client is closed. With a store, make the iterator
+        before ``connect()``, so that it gets the unprocessed events of an earlier process.
 
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind.

@@ -31,6 +31,10 @@ class EventIterator(AsyncIterator[E], Generic[E]):
     begins with the job's replay buffer and ends after its terminal event; an iterator over the
     session begins with the next event. An iterator that is no longer referenced ends.
 
+    The events of the replay buffer count as processed, because they arrived before the iterator was
+    made: a client with a store does not get them again after a crash. An iterator over the session
+    that is made before ``connect()`` has no such events.
+
     Raises:
         ArcpError: from the iteration, after the client has ended: ClientClosed, or the reason.
         LocalProtocolError: from the iteration, in another event loop than the client's.

@@ -70,6 +70,9 @@ class SqliteStore:
     tokens (never bearer tokens). One thread writes. When `save` returns, the write is in the
     write-ahead log, where it survives a kill of the process.
 
+    Handle events in handlers that are registered before ``connect()``. An iterator over a job
+    begins with events that arrived before the iterator was made, and these count as processed.
+
     Args:
         path: the file; created if missing. Its directory must exist.
         every: events between two checkpoints. With 1 and a single handler, that handler gets at

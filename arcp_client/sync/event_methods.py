@@ -756,7 +756,8 @@ class EventMethods:
         """Iterate over the events of the whole session from now on, in arrival order.
 
         A `Gap` is always given. Each iterator is independent; leaving the loop unregisters it. It
-        raises ClientClosed when the client is closed.
+        raises ClientClosed when the client is closed. With a store, make the iterator before
+        ``connect()``, so that it gets the unprocessed events of an earlier process.
 
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind.

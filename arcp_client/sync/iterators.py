@@ -38,6 +38,10 @@ class EventIterator(Iterator[E], Generic[E]):
     terminal event; an iterator over the session begins with the next event. An iterator that is no
     longer referenced ends. After an interruption, as by Ctrl-C, it continues with the next item.
 
+    The events of the replay buffer count as processed, because they arrived before the iterator was
+    made: a client with a store does not get them again after a crash. An iterator over the session
+    that is made before ``connect()`` has no such events.
+
     Raises:
         ArcpError: from the iteration, after the client has ended: ClientClosed, or the reason.
         WouldDeadlock, LocalProtocolError: from the iteration, where the caller must not block.

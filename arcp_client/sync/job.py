@@ -55,8 +55,9 @@ class JobHandle:
     """A job of this client's session. Only the client makes handles.
 
     Iterating over it, ``for event in job``, gives every event of the job in order, beginning with
-    the replay buffer, and ends after the terminal event. Each iteration is independent. Several
-    threads may use a handle, but not one iterator.
+    the replay buffer, and ends after the terminal event. Each iteration is independent. Events that
+    arrived before the iteration began count as processed; with a store, use a handler that is
+    registered before ``connect()``. Several threads may use a handle, but not one iterator.
     """
 
     _job: aio.JobHandle
