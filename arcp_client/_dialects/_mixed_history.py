@@ -8,9 +8,10 @@ Both runtimes handle the requests of a link one by one. The client sends a ping 
 subscription, so the history has ended when the pong arrives. A live event whose number lies within
 the history may arrive after the pong; until then its number is a hole.
 
-From the first event of a history until its end, all numbered frames are held. Then the events of
-the job are sorted by time. The sorted events fill the same places, and get the numbers of those
-places. All other frames keep their places.
+From the first event of a history until its end, all numbered frames are held, up to the limits
+`PAUSE` and `LONGEST`. Then the events of the job are sorted by time, and copies are skipped. The
+sorted events fill the same places, and get the numbers of those places. All other frames keep their
+places.
 """
 
 from __future__ import annotations

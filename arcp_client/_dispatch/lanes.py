@@ -1,10 +1,11 @@
 """Queues events for handlers and tracks which of them are processed.
 
-Under `Order.SESSION`, a registration has one lane, a `SessionLane`. The Rx operator that calls the
-handlers takes events directly from this lane, which is its `Inbox`. Under `Order.JOB`, there is a
-`JobLane` for each job (`JobLanes`), from which the workers of `LaneSink` take events. A handler of
-batches has a `BatchLane`, a `SessionLane` from which the operator takes several events at once. An
-event is outstanding from its arrival in the lane until its handler has ended.
+Under `Order.SESSION`, a registration has one lane, a `SessionLane`. It is also the input queue
+(`_rx.buffer.Inbox`) of the Rx operator that calls the handlers. Under `Order.JOB`, there is a
+`JobLane` for each job (`JobLanes`), from which the workers of the operator (`_rx.lanes.LaneSink`)
+take events. A handler of batches has a `BatchLane`, a `SessionLane` from which the operator takes
+several events at once. An event is outstanding from its arrival in the lane until its handler has
+ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs the reader and the writer of one connection until it ends, and returns the reason.
 
-The reader awaits neither user code nor the writer. If the peer stops reading, the reader of this
-side continues until the frames that wait to be sent reach the limit of the outbox.
+The reader awaits neither user code nor the writer. If the peer stops reading, frames wait to be
+sent; when they exceed the limit of the outbox, the reader stops until the peer reads again.
 """
 
 from __future__ import annotations

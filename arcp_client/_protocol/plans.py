@@ -1,7 +1,8 @@
 """Recovery plans: how the session gets the outcome of a job whose events may not arrive.
 
 A plan is a generator. It yields steps, is sent the answer to each, and is closed as soon as the
-job's end arrives. `Recovery` runs the plans. The `Peer` states what a job needs, as a `Recover`.
+job's end arrives. `Recovery` starts plans, and `PlanRunner` runs them. The `Peer` describes what a
+job needs in a `Recover` object.
 
 The usual plan is a ladder. It begins with the first request that the runtime supports::
 

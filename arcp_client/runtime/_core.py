@@ -1,4 +1,4 @@
-"""Connects the parts of a runtime, opens its event log, and shuts it down."""
+"""Connects the parts of a runtime, opens its event log, and shuts the runtime down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivers the updates of one session to its handlers and iterators, in the order of its lane.
+"""Passes the updates of one ACP session to its handlers and iterators, in the order of its queue.
 
 The public interface of a session is `AcpSession`.
 """

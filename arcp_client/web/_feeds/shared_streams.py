@@ -1,9 +1,9 @@
 """Joins several streams of one browser into one, over a single connection.
 
-A browser opens at most six connections to a server, for all its windows. With many windows, a
-worker of the browser opens one shared stream instead, and subscribes it to what each window shows.
-The sources keep nothing but positions, and for each there is at most one frame that was not sent
-yet, so a slow browser costs no memory.
+A browser opens at most six connections to a server, for all its windows. A shared worker in the
+browser opens one stream for all windows instead, and subscribes this stream to the data of each
+window. Each subscription holds its position and at most one frame that was not sent yet, so the
+memory for a slow browser is bounded.
 """
 
 from __future__ import annotations
