@@ -113,11 +113,11 @@ class ArcpError(Exception):
     """
 
     remedy: ClassVar[str] = "Look at the page of the error's class, which describes the remedy."
-    """How to resolve the error, as text for people."""
+    """How to resolve the error, as text for people; names are between backticks."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.add_note(f"{self.remedy.replace('``', '')}\n{self.help_url}")
+        self.add_note(f"{self.remedy}\n{self.help_url}")
 
     @property
     def help_url(self) -> str:
@@ -147,7 +147,7 @@ class LinkError(ArcpError):
 
     remedy: ClassVar[str] = (
         "No action is needed while the client reconnects and resumes its session. If a call raises "
-        "it, the client has given up: look at ``__cause__``, and at ``Reconnect``."
+        "it, the client has given up: look at `__cause__`, and at `Reconnect`."
     )
 
 
@@ -162,7 +162,7 @@ class LinkLost(LinkError, ConnectionError):
 
     remedy: ClassVar[str] = (
         "No action is needed while the client reconnects and resumes its session. If it happens "
-        "often, look at ``close_code``, or at ``exit_code`` and ``stderr`` of a child process."
+        "often, look at `close_code`, or at `exit_code` and `stderr` of a child process."
     )
 
     def __init__(
@@ -197,7 +197,7 @@ class HandshakeTimeout(LinkError, TimeoutError):
 
     remedy: ClassVar[str] = (
         "Check that an ARCP runtime answers at that address. Give a slow one more time with "
-        "``Timeouts(connect=…)``."
+        "`Timeouts(connect=…)`."
     )
 
     def __init__(self, message: str, *, stderr: str = "") -> None:
@@ -215,7 +215,7 @@ class ConnectFailed(LinkError):
     """
 
     remedy: ClassVar[str] = (
-        "Check that the runtime runs at that address, and read ``__cause__``. If ``permanent`` "
+        "Check that the runtime runs at that address, and read `__cause__`. If `permanent` "
         "is set, the address, path or program is wrong."
     )
 
@@ -255,7 +255,7 @@ class RemoteProtocolError(ProtocolError):
 
     remedy: ClassVar[str] = (
         "No action is needed: the frame was skipped and the link stays up. If it recurs, report "
-        "``head`` to the maintainers of the runtime; ``arcp-client doctor`` examines the runtime."
+        "`head` to the maintainers of the runtime; `arcp-client doctor` examines the runtime."
     )
 
     event_seq: int | None = None
@@ -280,7 +280,7 @@ class Unauthenticated(SessionError):
     """The runtime refused the token (§6.1), and the client has no other token."""
 
     remedy: ClassVar[str] = (
-        "Pass a token that this runtime accepts as ``Client(token=…)``. If tokens expire, pass a "
+        "Pass a token that this runtime accepts as `Client(token=…)`. If tokens expire, pass a "
         "function that returns one: the client calls it again."
     )
 
@@ -295,7 +295,7 @@ class ResumeExpired(SessionError):
 
     remedy: ClassVar[str] = (
         "Connect with a new client; the jobs keep running and can be watched. Reconnect within "
-        "``resume_window``, or raise the runtime's limits."
+        "`resume_window`, or raise the runtime's limits."
     )
 
     def __init__(self, message: str, *, permanent: bool = False) -> None:
@@ -326,7 +326,7 @@ class StoreLocked(SessionError):
     """
 
     remedy: ClassVar[str] = (
-        "Close the other client, or give this one another ``key`` or another file."
+        "Close the other client, or give this one another `key` or another file."
     )
 
 
@@ -334,7 +334,7 @@ class BufferFull(SessionError):
     """A handler waited for an answer or event that could not be read, as every buffer was full."""
 
     remedy: ClassVar[str] = (
-        "Make the handlers faster, make requests outside of handlers, or enlarge ``Buffer``."
+        "Make the handlers faster, make requests outside of handlers, or enlarge `Buffer`."
     )
 
 
@@ -343,7 +343,7 @@ class TooManyStreams(SessionError):
 
     remedy: ClassVar[str] = (
         "Let pages close the streams of jobs that they no longer show, or stream further jobs with"
-        " another ``Client``."
+        " another `Client`."
     )
 
 
@@ -352,8 +352,8 @@ class WouldDeadlock(SessionError):
 
     remedy: ClassVar[str] = (
         "Wait outside of the handler: in a task of your own, or after the handler has returned. "
-        "If results need not wait for a handler, register it with ``barrier=False``. A handler "
-        "that makes calls of a blocking client needs ``thread=True``."
+        "If results need not wait for a handler, register it with `barrier=False`. A handler "
+        "that makes calls of a blocking client needs `thread=True`."
     )
 
 
@@ -371,8 +371,7 @@ class RequestError(ArcpError):
     """
 
     remedy: ClassVar[str] = (
-        "Look at ``code`` and ``message``. If ``retryable`` is set, the same request may succeed "
-        "later."
+        "Look at `code` and `message`. If `retryable` is set, the same request may succeed later."
     )
 
     default_code: ClassVar[str] = ""
@@ -406,7 +405,7 @@ class AgentNotFound(RequestError):
     """No agent of that name is registered."""
 
     remedy: ClassVar[str] = (
-        "See ``client.session.agents`` for the registered agents; names are lower case."
+        "See `client.session.agents` for the registered agents; names are lower case."
     )
 
     default_code = "AGENT_NOT_AVAILABLE"
@@ -416,7 +415,7 @@ class AgentVersionNotFound(RequestError):
     """The agent exists, but not in that version (§7.5)."""
 
     remedy: ClassVar[str] = (
-        "See ``client.session.agents`` for the available versions, or omit the version."
+        "See `client.session.agents` for the available versions, or omit the version."
     )
 
     default_code = "AGENT_VERSION_NOT_AVAILABLE"
@@ -425,7 +424,7 @@ class AgentVersionNotFound(RequestError):
 class DuplicateKey(RequestError):
     """The idempotency key was used before with other parameters (§7.2)."""
 
-    remedy: ClassVar[str] = "Use another ``idempotency_key``, or the same parameters as before."
+    remedy: ClassVar[str] = "Use another `idempotency_key`, or the same parameters as before."
 
     default_code = "DUPLICATE_KEY"
 
@@ -434,7 +433,7 @@ class JobNotFound(RequestError):
     """The job does not exist, or this principal may not see it."""
 
     remedy: ClassVar[str] = (
-        "See ``client.jobs()`` for the jobs that you may see. A runtime forgets jobs some time "
+        "See `client.jobs()` for the jobs that you may see. A runtime forgets jobs some time "
         "after their end."
     )
 
@@ -456,8 +455,8 @@ class InvalidInput(InvalidRequest):
     """
 
     remedy: ClassVar[str] = (
-        "Change the fields that ``fields`` names. ``arcp-client run AGENT --help`` and "
-        "``client.session.agents`` show the schema."
+        "Change the fields that `fields` names. `arcp-client run AGENT --help` and "
+        "`client.session.agents` show the schema."
     )
 
     @property
@@ -489,7 +488,7 @@ class QuestionNotFound(RequestError):
     """There is no such question, or this principal may not see it."""
 
     remedy: ClassVar[str] = (
-        "List the open questions with ``client.questions()`` or ``arcp-client inbox``. Closed "
+        "List the open questions with `client.questions()` or `arcp-client inbox`. Closed "
         "questions are kept for a limited time only."
     )
 
@@ -500,7 +499,7 @@ class QuestionAnswered(RequestError):
     """Another answer to the question was taken first; ``details`` says whose."""
 
     remedy: ClassVar[str] = (
-        "Nothing to do: the agent continues with the answer in ``value``, which ``by`` gave."
+        "Nothing to do: the agent continues with the answer in `value`, which `by` gave."
     )
 
     default_code = "QUESTION_ANSWERED"
@@ -534,7 +533,7 @@ class QuestionClosed(RequestError):
 
     remedy: ClassVar[str] = (
         "Nothing to do: the agent no longer waits. To allow more time, let the agent ask with a "
-        "longer ``timeout``."
+        "longer `timeout`."
     )
 
     default_code = "QUESTION_CLOSED"
@@ -544,8 +543,8 @@ class InvalidAnswer(RequestError):
     """The answer does not fit the schema of the question; the message has the path."""
 
     remedy: ClassVar[str] = (
-        "Answer with a value that fits the ``schema`` of the question, or with one of its "
-        "``options``. The question is still open."
+        "Answer with a value that fits the `schema` of the question, or with one of its "
+        "`options`. The question is still open."
     )
 
     default_code = "INVALID_ANSWER"
@@ -556,7 +555,7 @@ class RequestTimeout(RequestError, TimeoutError):
 
     remedy: ClassVar[str] = (
         "Check whether the request took effect before you repeat it; a submit with the same "
-        "``idempotency_key`` is safe to repeat. ``timeout=`` gives a slow runtime more time."
+        "`idempotency_key` is safe to repeat. `timeout=` gives a slow runtime more time."
     )
 
     default_code = "REQUEST_TIMEOUT"
@@ -566,7 +565,7 @@ class FeatureNotNegotiated(RequestError):
     """The runtime did not offer the feature that the call needs (§6.2)."""
 
     remedy: ClassVar[str] = (
-        "Avoid the call, or use a runtime that offers the feature: ``client.session.features`` "
+        "Avoid the call, or use a runtime that offers the feature: `client.session.features` "
         "lists the negotiated ones."
     )
 
@@ -576,9 +575,7 @@ class FeatureNotNegotiated(RequestError):
 class UnknownCode(RequestError):
     """The runtime refused a request with a code for which there is no class."""
 
-    remedy: ClassVar[str] = (
-        "Look at ``code``, ``message`` and ``details``, which come from the runtime."
-    )
+    remedy: ClassVar[str] = "Look at `code`, `message` and `details`, which come from the runtime."
 
     default_code = "UNKNOWN"
 
@@ -609,8 +606,7 @@ class JobFailed(JobError):
     """
 
     remedy: ClassVar[str] = (
-        "Look at ``code``, ``message`` and ``details``. If ``retryable`` is set, submit the job "
-        "again."
+        "Look at `code`, `message` and `details`. If `retryable` is set, submit the job again."
     )
 
     def __init__(
@@ -639,19 +635,19 @@ class JobCancelled(JobFailed):
 class JobTimedOut(JobFailed):
     """The job ran longer than its ``max_runtime`` (TIMEOUT)."""
 
-    remedy: ClassVar[str] = "Submit the job with a longer ``max_runtime``, or with less work."
+    remedy: ClassVar[str] = "Submit the job with a longer `max_runtime`, or with less work."
 
 
 class LeaseExpired(JobFailed):
     """The job's lease expired before the job ended (§9.5)."""
 
-    remedy: ClassVar[str] = "Submit the job again with a later ``expires_at``."
+    remedy: ClassVar[str] = "Submit the job again with a later `expires_at`."
 
 
 class BudgetExhausted(JobFailed):
     """A budget counter of the job's lease was spent (§9.6)."""
 
-    remedy: ClassVar[str] = "Submit the job again with a larger ``cost.budget`` in its lease."
+    remedy: ClassVar[str] = "Submit the job again with a larger `cost.budget` in its lease."
 
 
 class QuestionExpired(JobFailed):
@@ -659,7 +655,7 @@ class QuestionExpired(JobFailed):
 
     remedy: ClassVar[str] = (
         "Submit the job again and answer in time, or give the question a default or a longer "
-        "``timeout``. An agent can catch the error and continue."
+        "`timeout`. An agent can catch the error and continue."
     )
 
 
@@ -687,7 +683,7 @@ class ResultIncomplete(JobError):
         partial: the chunks that arrived, in order, joined; ``str`` if all chunks are text.
     """
 
-    remedy: ClassVar[str] = "Use ``partial``, or submit the job again."
+    remedy: ClassVar[str] = "Use `partial`, or submit the job again."
 
     def __init__(
         self,
@@ -771,7 +767,7 @@ class HandlerError(ArcpError):
     """
 
     remedy: ClassVar[str] = (
-        "Fix the handler; ``__cause__`` is the exception that it raised. Other handlers are not "
+        "Fix the handler; `__cause__` is the exception that it raised. Other handlers are not "
         "affected."
     )
 
@@ -785,8 +781,8 @@ class HandlerFailed(ArcpError):
     """A handler registered with ``on_error="stop"`` raised, which closed the client."""
 
     remedy: ClassVar[str] = (
-        "Fix the handler; ``__cause__`` is the exception that it raised. With "
-        '``on_error="skip"`` the client continues.'
+        "Fix the handler; `__cause__` is the exception that it raised. With "
+        '`on_error="skip"` the client continues.'
     )
 
 

@@ -80,7 +80,7 @@ def _section(cls: type[ArcpError]) -> str:
     shell += f', and the command prints: "{advice}".' if advice else "."
     return (
         f"({cls.__name__.lower()})=\n## {cls.__name__}\n\n{' · '.join(facts)}\n\n"
-        f"**What happened.** {happened}\n\n**What to do.** {_markdown(cls.remedy)}\n\n"
+        f"**What happened.** {happened}\n\n**What to do.** {cls.remedy}\n\n"
         f"**On the command line.** {shell}\n"
     )
 

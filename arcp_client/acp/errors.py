@@ -52,9 +52,7 @@ class AgentRefused(RequestError):
         data: further data of the agent; the whole error if it was malformed.
     """
 
-    remedy: ClassVar[str] = (
-        "Look at ``number``, the message and ``data``: they come from the agent."
-    )
+    remedy: ClassVar[str] = "Look at `number`, the message and `data`: they come from the agent."
 
     default_code: ClassVar[str] = "AGENT_REFUSED"
 
@@ -89,7 +87,7 @@ class AuthRequired(AgentRefused):
     """The agent requires a call of `AcpClient.authenticate` first."""
 
     remedy: ClassVar[str] = (
-        "Call ``AcpClient.authenticate`` with one of the methods that the agent offers, or log "
+        "Call `AcpClient.authenticate` with one of the methods that the agent offers, or log "
         "in with the agent's own program."
     )
 
@@ -135,7 +133,7 @@ class HttpRefused(AgentRefused):
 
     remedy: ClassVar[str] = (
         "The message says what the server objects to. After 429 or 503, call again, not before "
-        "``retry_after`` seconds; after 409, load or resume the session first."
+        "`retry_after` seconds; after 409, load or resume the session first."
     )
 
     default_code = "HTTP_REFUSED"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -64,7 +65,12 @@ _RULES = (
     _Rule((AgentNotFound, AgentVersionNotFound), Exit.NOT_FOUND, "`arcp-client ping` lists agents"),
     _Rule((JobNotFound,), Exit.NOT_FOUND, "`arcp-client jobs` lists the jobs that you may see"),
     _Rule(
-        (LeaseExpired, BudgetExhausted, LeaseSubsetViolation),
+        (BudgetExhausted,),
+        Exit.LEASE,
+        "submit it again with a larger budget, such as --lease cost.budget=USD:5",
+    ),
+    _Rule(
+        (LeaseExpired, LeaseSubsetViolation),
         Exit.LEASE,
         "submit it again with a wider --lease",
     ),
@@ -102,6 +108,8 @@ def error_exit(error: type[ArcpError]) -> tuple[Exit, str]:
 def command_error(error: ArcpError) -> CommandError:
     """Convert an error of the package to a command error."""
     code, remedy = error_exit(type(error))
+    if isinstance(error.__cause__, ssl.SSLError):  # a server is there, and the error says more
+        remedy = ""
     if isinstance(error, JobFailed):
         refine = _BY_CODE.get(error.code)
         if refine is not None and code is Exit.FAILED:

@@ -65,6 +65,7 @@ def failed(job: JobHandle, error: JobError) -> types.CallToolResult:
         facts |= {"code": error.code, "message": error.message, "retryable": error.retryable}
     else:
         facts |= {"code": type(error).__name__, "message": str(error)}
+    facts["remedy"] = error.remedy
     return types.CallToolResult(
         content=[_text(f"The job {job.id} did not succeed: {error}")],
         structured_content=facts,
@@ -75,7 +76,7 @@ def failed(job: JobHandle, error: JobError) -> types.CallToolResult:
 def refused(error: ArcpError, job_id: str | None = None) -> types.CallToolResult:
     """Answer a call that failed before it concerned the end of a job."""
     code = error.code if isinstance(error, RequestError) else type(error).__name__
-    facts: dict[str, Any] = {"code": code, "message": str(error)}
+    facts: dict[str, Any] = {"code": code, "message": str(error), "remedy": error.remedy}
     if job_id is not None:
         facts["job_id"] = job_id
     if isinstance(error, RequestError):

@@ -44,6 +44,7 @@ ANSWER = {
         "code": {"type": "string", "description": "Why the job did not succeed."},
         "message": {"type": "string"},
         "retryable": {"type": "boolean"},
+        "remedy": {"type": "string", "description": "What to do about it."},
     },
     "required": ["job_id", "status"],
 }

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from arcp_client._tasks import TaskOwner
 
-__all__ = ["Direction", "ProxiedLink", "ProxyFaults"]
+__all__ = ["Direction", "ProxiedLink", "ProxyFaults", "Stream"]
 
 Direction: TypeAlias = Literal["up", "down"]
 Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -85,19 +85,28 @@ class ProxyFaults:
 
 
 class ProxiedLink:
-    """One proxied connection: two streams that forward to each other."""
+    """One proxied connection: two streams that forward to each other.
 
-    def __init__(self, faults: ProxyFaults, *, client: Stream, server: Stream) -> None:
+    Args:
+        faults: the faults of its proxy.
+        accepted: the connection of the client.
+        connect: opens the connection to the server.
+    """
+
+    def __init__(
+        self,
+        faults: ProxyFaults,
+        accepted: socket.socket,
+        connect: Callable[[], Coroutine[Any, Any, Stream]],
+    ) -> None:
         self._faults = faults
-        self._sides = (client, server)
+        self._accepted = accepted
+        self._connect = connect
+        self._sides: list[Stream] = []
         self._tasks = TaskOwner("proxy link")
         loop = asyncio.get_running_loop()
         self._verdict: asyncio.Future[Literal["cut", "reset"]] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
-        for _, writer in self._sides:
-            # drain() then waits until the system has accepted all bytes: forwarded bytes have left
-            # this process.
-            writer.transport.set_write_buffer_limits(high=0)
 
     def cut(self) -> asyncio.Future[None]:
         """End both sides with an orderly close, which may be inside a message."""
@@ -112,15 +121,17 @@ class ProxiedLink:
             self._verdict.set_result(verdict)
         return self.closed
 
+    def drop(self) -> None:
+        """Close the connection of a client that is not served."""
+        self._accepted.close()
+
     async def run(self) -> None:
-        """Forward bytes until both sides have ended or the link is cut."""
-        client, server = self._sides
-        ways = [
-            self._tasks.spawn(self._pass("up", client[0], server[1]), name="up"),
-            self._tasks.spawn(self._pass("down", server[0], client[1]), name="down"),
-        ]
+        """Connect to the server, and forward bytes until both sides have ended or it is cut.
+
+        The client's connection is closed if the server cannot be reached.
+        """
         try:
-            both = self._tasks.spawn(_all(ways), name="both")
+            both = self._tasks.spawn(self._forward(), name="both")
             ends: set[asyncio.Future[Any]] = {both, self._verdict}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             await self._tasks.close()
@@ -132,8 +143,28 @@ class ProxiedLink:
                 if self._verdict.done() and self._verdict.result() == "reset":
                     _reset_on_close(writer)
                 writer.transport.abort()
+            self.drop()
             if not self.closed.done():
                 self.closed.set_result(None)
+
+    async def _forward(self) -> None:
+        try:
+            client = self._side(await asyncio.open_connection(sock=self._accepted))
+            server = self._side(await self._connect())
+        except OSError:
+            return  # the server is down, or the client has disconnected
+        ways = [
+            self._tasks.spawn(self._pass("up", client[0], server[1]), name="up"),
+            self._tasks.spawn(self._pass("down", server[0], client[1]), name="down"),
+        ]
+        await asyncio.wait(ways)
+
+    def _side(self, stream: Stream) -> Stream:
+        # drain() then waits until the system has accepted all bytes: forwarded bytes have left this
+        # process.
+        stream[1].transport.set_write_buffer_limits(high=0)
+        self._sides.append(stream)
+        return stream
 
     async def _pass(
         self, direction: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -202,10 +233,6 @@ class ProxiedLink:
             async with asyncio.timeout(_LINGER):
                 while await reader.read(_CHUNK):
                     pass
-
-
-async def _all(tasks: list[asyncio.Task[None]]) -> None:
-    await asyncio.wait(tasks)
 
 
 def _reset_on_close(writer: asyncio.StreamWriter) -> None:

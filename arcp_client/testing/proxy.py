@@ -15,7 +15,7 @@ from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 from arcp_client._tasks import TaskOwner
-from arcp_client.testing._pump import Direction, ProxiedLink, ProxyFaults
+from arcp_client.testing._pump import Direction, ProxiedLink, ProxyFaults, Stream
 
 __all__ = ["Fault", "FaultyProxy", "port_of"]
 
@@ -91,7 +91,6 @@ class FaultyProxy:
         self._faults = ProxyFaults(on_forward=self._on_forward, on_cut=self._on_cut)
         self._tasks = TaskOwner("proxy")
         self._links: set[ProxiedLink] = set()
-        self._silent: set[socket.socket] = set()
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._answers = True
@@ -122,7 +121,7 @@ class FaultyProxy:
 
     @property
     def open_connections(self) -> int:
-        """Number of open connections."""
+        """Number of accepted connections that are open, also to a server not reached yet."""
         return len(self._links)
 
     async def __aenter__(self) -> Self:
@@ -139,13 +138,16 @@ class FaultyProxy:
         if self._socket is not None:
             self._socket.close()
         await self._tasks.close()
-        for silent in self._silent:
-            silent.close()
+        for link in self._links:
+            link.drop()
 
     # ------------------------------------------------------------------ faults that happen at once
 
     def cut(self) -> asyncio.Task[None]:
         """End all connections now, like a failing router: no goodbye, no reset.
+
+        This includes accepted connections that the server has not accepted yet. Without a
+        connection nothing is cut, and ``cuts`` stays the same.
 
         Bytes that were already forwarded still arrive.
 
@@ -288,36 +290,20 @@ class FaultyProxy:
         while True:
             accepted, _ = await loop.sock_accept(listening)
             self.connections += 1
-            if self._answers:
-                self._tasks.spawn(self._serve(accepted), name=f"connection {self.connections}")
-            else:
-                self._silent.add(accepted)
+            link = ProxiedLink(self._faults, accepted, self._upstream if self._answers else _never)
+            self._links.add(link)
+            self._tasks.spawn(self._serve(link), name=f"connection {self.connections}")
             self._changed()
 
-    async def _serve(self, accepted: socket.socket) -> None:
-        link = await self._link(accepted)
-        if link is None:
-            return
-        self._links.add(link)
+    async def _serve(self, link: ProxiedLink) -> None:
         try:
             await link.run()
         finally:
             self._links.discard(link)
             self._changed()
 
-    async def _link(self, accepted: socket.socket) -> ProxiedLink | None:
-        upstream = None
-        try:
-            upstream = await asyncio.open_connection(self._target_host, self._target_port)
-            client = await asyncio.open_connection(sock=accepted)
-        except BaseException as error:
-            accepted.close()
-            if upstream is not None:
-                upstream[1].transport.abort()
-            if isinstance(error, OSError):
-                return None  # the server is down, or the client has disconnected
-            raise
-        return ProxiedLink(self._faults, client=client, server=upstream)
+    async def _upstream(self) -> Stream:
+        return await asyncio.open_connection(self._target_host, self._target_port)
 
     def _end(self, closed: list[asyncio.Future[None]]) -> asyncio.Task[None]:
         self.cuts += len(closed)
@@ -333,6 +319,11 @@ class FaultyProxy:
         self.cuts += 1
         self._arm()
         self._changed()
+
+
+async def _never() -> Stream:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
 
 
 def port_of(url: str) -> int:

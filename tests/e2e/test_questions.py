@@ -55,6 +55,10 @@ def test_a_pipe_gets_the_question_as_json_and_the_command_that_answers_it(
     (line,) = run(here, "inbox").stdout.splitlines()
     asked_by, question_id, agent, text = line.split("\t")
     assert (asked_by, agent, text) == (job_id, "asks", "Deploy?")
+    (listed,) = json.loads(run(here, "inbox", "--json").stdout)["questions"]
+    assert listed["schema"] == {"enum": ["go", "wait"]}
+    line = json.loads(run(here, "inbox", "--output", "jsonl").stdout)
+    assert line == {"schema": "arcp-client.inbox/1", "type": "question", "question": listed}
     wrong = run(here, "answer", job_id, question_id, "perhaps")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "answer with 1 Deploy now, 2 Not yet" in wrong.stderr

@@ -102,6 +102,14 @@ def test_a_database_that_cannot_be_used_is_refused(directory: Path) -> None:
     assert "parameter event_log" in said
 
 
+def test_a_function_that_takes_something_else_is_told_what_it_may_take(directory: Path) -> None:
+    module = "def register(runtime):\n    pass\n"
+    (directory / "registering.py").write_text(module)
+    said = refused(directory, "--agents", "registering:register")
+    assert "requires the argument 'runtime'" in said
+    assert "returns a Runtime; it may take auth, event_log, webhooks" in said
+
+
 def run_trusting(certificate: Path, directory: Path, url: str) -> subprocess.CompletedProcess[str]:
     """A new process, because OpenSSL reads the variable when a process first needs certificates."""
     return subprocess.run(
@@ -126,6 +134,7 @@ async def test_tls(directory: Path) -> None:
         said = run(fresh(directory), "run", "echo", "--url", url, cwd=directory)
         assert said.returncode == 3
         assert "SSL_CERT_FILE" in said.stderr
+        assert "is a runtime running there" not in said.stderr
     both = directory / "both.pem"
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
     with serving(directory, "--tls-cert", str(both)) as (url, _):

@@ -95,7 +95,8 @@ def _list(output: Output, found: list[OpenQuestion]) -> None:
 def _write(output: Output, question: OpenQuestion) -> None:
     """Write one question on a line: JSON, or tab-separated columns for cut and awk."""
     if output is not Output.TEXT:
-        print(terminal.as_json({"schema": SCHEMA, **_document(question)}), flush=True)
+        line = {"schema": SCHEMA, "type": "question", "question": _document(question)}
+        print(terminal.as_json(line), flush=True)
         return
     cells = (question.job_id, question.question_id, question.agent, question.text)
     print("\t".join(terminal.harmless(cell) for cell in cells), flush=True)
@@ -107,7 +108,7 @@ def _document(question: OpenQuestion) -> dict[str, Any]:
         "question_id": question.question_id,
         "agent": question.agent,
         "text": question.text,
-        "schema_of_answer": question.schema,
+        "schema": question.schema,
         "options": [{"value": each.value, "label": each.label} for each in question.options],
         "asked_at": iso(question.asked_at),
         "expires_at": iso(question.expires_at),

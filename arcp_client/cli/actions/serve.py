@@ -155,8 +155,14 @@ def _load(path: str, given: dict[str, Any]) -> Runtime:
         sys.path.insert(0, here)
     found = _attribute(path, _imported(path, name), attribute)
     if not isinstance(found, Runtime) and callable(found):
+        taken = {name: value for name, value in given.items() if _takes(found, name)}
+        if (unknown := _missing(found, taken)) is not None:
+            raise CommandError(
+                Exit.USAGE,
+                f"{path} requires the argument {unknown!r}, which serve does not have",
+                f"make it a function that returns a Runtime; it may take {', '.join(given)}",
+            )
         try:
-            taken = {name: value for name, value in given.items() if _takes(found, name)}
             found = found(**taken)
         except Exception as error:
             raise _broken(path, error) from error
@@ -218,6 +224,19 @@ def _takes(function: Any, name: str) -> bool:
         return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
+
+
+def _missing(function: Any, taken: dict[str, Any]) -> str | None:
+    """Return the first required argument of a function that is not among these."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for each in parameters:
+        if each.default is each.empty and each.kind not in optional and each.name not in taken:
+            return each.name
+    return None
 
 
 def _broken(path: str, error: Exception) -> CommandError:

@@ -90,7 +90,7 @@ def problem(error: ArcpError | FeedUnavailable) -> Problem:
     kind, status, remedy = next(each for each in _KNOWN if isinstance(error, each[0]))
     code = getattr(error, "code", "") or _NAMES.get(kind, "RUNTIME_ERROR")
     message = str(getattr(error, "message", "") or error)
-    return Problem(status, str(code), message, remedy or error.remedy.replace("``", ""))
+    return Problem(status, str(code), message, remedy or error.remedy)
 
 
 class _LastResponse(web.Response):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import ssl
 
 import pytest
 
@@ -42,6 +43,18 @@ CODES = {
 @pytest.mark.parametrize(("error", "code"), CODES.items(), ids=lambda v: type(v).__name__)
 def test_the_exit_code_of_an_error(error: errors.ArcpError, code: Exit) -> None:
     assert command_error(error).code is code
+
+
+def test_an_exhausted_budget_names_the_option_that_grants_a_larger_one() -> None:
+    told = command_error(errors.BudgetExhausted("no", code="BUDGET_EXHAUSTED"))
+    assert "--lease cost.budget=USD:" in told.remedy
+
+
+def test_a_certificate_that_does_not_verify_is_no_question_of_the_address() -> None:
+    refused = errors.ConnectFailed("the certificate does not verify", permanent=True)
+    assert "ARCP_URL" in command_error(refused).remedy
+    refused.__cause__ = ssl.SSLCertVerificationError(1, "self-signed certificate")
+    assert command_error(refused).remedy == ""
 
 
 def test_no_error_is_a_success() -> None:

@@ -14,6 +14,7 @@ mcp = pytest.importorskip("mcp")
 
 from arcp_client import Client, Lease, Runtime, events  # noqa: E402
 from arcp_client import mcp as bridge_module  # noqa: E402
+from arcp_client.errors import JobFailed  # noqa: E402
 from arcp_client.mcp import FileSubmits, server  # noqa: E402
 from arcp_client.runtime import JobContext  # noqa: E402
 
@@ -166,6 +167,7 @@ async def test_a_failed_job_is_an_error_with_its_code(connect: Connect) -> None:
     assert answer.is_error
     facts = answer.structured_content
     assert (facts["status"], facts["code"], facts["retryable"]) == ("error", "DISK_FULL", True)
+    assert facts["remedy"] == JobFailed.remedy
     assert "the disk is full" in answer.content[0].text
 
 

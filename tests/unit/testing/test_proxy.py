@@ -169,6 +169,26 @@ async def test_a_cut_need_not_be_awaited_and_new_connections_work(
     assert (proxy.connections, proxy.cuts) == (3, 3)
 
 
+async def test_a_cut_ends_a_connection_that_does_not_reach_the_server_yet(
+    proxy: FaultyProxy,
+) -> None:
+    waiting = asyncio.create_task(everything(proxy.port))
+    await proxy.until(lambda p: p.connections == 1)
+    assert proxy.open_connections == 1
+    await proxy.cut()
+    assert (proxy.cuts, proxy.open_connections) == (1, 0)
+    assert await waiting == b""
+
+
+async def test_a_cut_ends_a_connection_that_is_never_answered(proxy: FaultyProxy) -> None:
+    with proxy.silent_accept():
+        waiting = asyncio.create_task(everything(proxy.port))
+        await proxy.until(lambda p: p.connections == 1)
+        await proxy.cut()
+        assert await waiting == b""
+    assert proxy.cuts == 1
+
+
 @pytest.mark.parametrize("size", [0, 1, 1000, 16_384, 100_001])
 async def test_exactly_so_many_bytes_arrive_before_a_cut(size: int) -> None:
     async for port in bytes_of(200_000):
