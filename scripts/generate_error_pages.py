@@ -77,7 +77,8 @@ def _section(cls: type[ArcpError]) -> str:
         facts.append(f"code `{code}`")
     exit_code, advice = error_exit(cls)
     shell = f"The exit code is [{int(exit_code)}](exit-codes.md#exit-{int(exit_code)})"
-    shell += f', and the command prints: "{advice}".' if advice else "."
+    printed = f"`` {advice} ``" if "`" in advice else f"`{advice}`"
+    shell += f", and the command prints: {printed}." if advice else "."
     return (
         f"({cls.__name__.lower()})=\n## {cls.__name__}\n\n{' · '.join(facts)}\n\n"
         f"**What happened.** {happened}\n\n**What to do.** {cls.remedy}\n\n"

@@ -38,7 +38,7 @@ MOUNTED = {"mounted-uvicorn": [*UVICORN, "mounted:app"]}
 
 def test_the_service_on_fastapi_is_short() -> None:
     lines = (EXAMPLES / "with_fastapi.py").read_text().splitlines()
-    assert sum(bool(line.strip()) for line in lines) <= 25
+    assert sum(bool(line.strip()) for line in lines) <= 35
 
 
 @pytest.fixture(params=SERVICES)
@@ -116,6 +116,25 @@ async def submitted(http: aiohttp.ClientSession, base: str) -> str:
                 return (await response.text()).strip().strip('"')
         except aiohttp.ClientConnectionError:  # it has not started yet
             await asyncio.sleep(0.05)
+
+
+async def test_the_service_on_fastapi_starts_one_job_for_a_key_and_answers_404_for_none() -> None:
+    if not all(find_spec(module) for module in ("fastapi", "uvicorn")):
+        pytest.skip("fastapi or uvicorn is not installed")
+    async with (
+        asyncio.timeout(SOON),
+        world("fastapi-uvicorn") as found,
+        aiohttp.ClientSession(found.base) as http,
+    ):
+        await submitted(http, found.base)
+        ids = set()
+        for _ in range(2):
+            headers = {"Idempotency-Key": "order-1"}
+            async with http.post("/jobs?agent=say", json={"to": 3}, headers=headers) as response:
+                ids.add(await response.text())
+        assert len(ids) == 1
+        async with http.get("/jobs/job_unknown") as response:
+            assert response.status == 404
 
 
 async def test_a_browser_reconnects_to_a_service_and_the_service_ends_with_its_streams_open(
