@@ -69,6 +69,7 @@ class JobStream:
                     observer(self, event)
         self.replay_buffer.extend(events, largest, kept)
         if self.tap.has_iterators:
+            self._memory.busy[self] = None
             self.tap.accept(events, now)
         if events[-1].terminal or self.ended:
             self.ended = True
@@ -163,20 +164,27 @@ class JobStreams:
 
     @property
     def outstanding(self) -> int:
-        if not self.memory.with_iterators:
-            return 0
-        return max((stream.tap.outstanding for stream in self._with_iterators()), default=0)
+        # Read for each frame. Of hundreds of jobs few have outstanding events at a moment.
+        self._drop_one()
+        most, busy = 0, self.memory.busy
+        for stream in tuple(busy):
+            outstanding = stream.tap.outstanding
+            if not outstanding:
+                busy.pop(stream, None)  # a garbage collection may have done so meanwhile
+            elif outstanding > most:
+                most = outstanding
+        return most
 
     def waiting(self) -> Iterator[Event]:
-        for stream in self._with_iterators():
+        for stream in tuple(self.memory.busy):
             yield from stream.tap.waiting()
 
     def oldest(self, session_id: str) -> int | None:
-        heads = [stream.tap.oldest(session_id) for stream in self._with_iterators()]
+        heads = [stream.tap.oldest(session_id) for stream in tuple(self.memory.busy)]
         return min((number for number in heads if number is not None), default=None)
 
     def since(self) -> float | None:
-        moments = [stream.tap.since() for stream in self._with_iterators()]
+        moments = [stream.tap.since() for stream in tuple(self.memory.busy)]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def iterators(self) -> Iterator[Iteration[Event]]:
@@ -184,8 +192,18 @@ class JobStreams:
         for stream in self._with_iterators():
             yield from stream.tap.iterators()
 
+    def _drop_one(self) -> None:
+        """Look at one stream with iterators, each time at the next; forget it if they are gone."""
+        streams = self.memory.with_iterators
+        stream = next(iter(streams), None)
+        if stream is not None:
+            if stream.tap.has_iterators:
+                streams.move_to_end(stream)
+            else:
+                del streams[stream]
+
     def _with_iterators(self) -> Iterator[JobStream]:
-        """The streams with iterators. Only these, perhaps few, have outstanding events."""
+        """The streams with iterators."""
         streams = self.memory.with_iterators
         for stream in tuple(streams):
             if stream.tap.has_iterators:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -47,12 +47,14 @@ class ReplayMemory:
 
     Attributes:
         with_iterators: the job streams (`JobStream`) that have iterators.
+        busy: those whose iterators may have outstanding events.
     """
 
     def __init__(self, limit: int = _ALL_BYTES) -> None:
         self._limit = limit
         self._at_most = 0
-        self.with_iterators: dict[Any, None] = {}  # less memory than a set
+        self.with_iterators: OrderedDict[Any, None] = OrderedDict()
+        self.busy: dict[Any, None] = {}  # less memory than a set
 
     @cached_property
     def _buffers(self) -> weakref.WeakSet[ReplayBuffer]:

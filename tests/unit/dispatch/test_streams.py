@@ -137,6 +137,35 @@ async def test_an_iterator_that_nobody_refers_to_is_gone() -> None:
     assert not world.streams.memory.with_iterators
 
 
+async def test_of_many_jobs_with_iterators_those_with_outstanding_events_are_looked_at() -> None:
+    """The backlog is read for each frame, so its cost must not grow with the number of jobs."""
+    world = Streams()
+    streams = [world.make(f"job_{n}") for n in range(20)]
+    iterators = [stream.iterate(EventFilter()) for stream in streams]
+    world.push(log(1, "job_3"))
+    world.push(log(2, "job_5"))
+    world.push(log(3, "job_5"))
+    assert world.streams.outstanding == 2
+    assert [*world.streams.memory.busy] == [streams[3], streams[5]]
+    assert world.streams.oldest(SESSION) == 1
+    assert [event.seq for event in world.streams.waiting()] == [1, 2, 3]
+    await anext(iterators[3])
+    assert world.streams.outstanding == 2  # its event is being handled
+    waiting = asyncio.ensure_future(anext(iterators[3]))
+    await asyncio.sleep(0)
+    assert world.streams.outstanding == 2
+    assert [*world.streams.memory.busy] == [streams[5]]
+    assert world.streams.oldest(SESSION) == 2
+    world.push(log(4, "job_3"))
+    assert (await waiting).seq == 4
+    assert [*world.streams.memory.busy] == [streams[5], streams[3]]
+    del iterators[:]
+    gc.collect(0)
+    for _ in streams:
+        assert world.streams.outstanding == 0
+    assert not world.streams.memory.with_iterators
+
+
 def _with_one(world: Streams, stream: JobStream) -> EventIterator[Event]:
     iterator = stream.iterate(EventFilter())
     world.push(log(1))
