@@ -161,8 +161,9 @@ class LinkLost(LinkError, ConnectionError):
     """
 
     remedy: ClassVar[str] = (
-        "No action is needed while the client reconnects and resumes its session. If it happens "
-        "often, look at `close_code`, or at `exit_code` and `stderr` of a child process."
+        "No action is needed while a `Client` reconnects and resumes its session. An `AcpClient` "
+        "does not reconnect: make a new one, and load or resume the session. If it happens often, "
+        "look at `close_code`, or at `exit_code` and `stderr` of a child process."
     )
 
     def __init__(
@@ -189,15 +190,17 @@ class HeartbeatLost(LinkError, TimeoutError):
 
 
 class HandshakeTimeout(LinkError, TimeoutError):
-    """The peer accepted the connection and did not answer ``session.hello`` in time.
+    """The peer accepted the connection and did not answer the first message in time.
+
+    That message is ``session.hello``, or ``initialize`` to an ACP agent.
 
     Attributes:
         stderr: the tail of a child process's standard error, which often names the reason.
     """
 
     remedy: ClassVar[str] = (
-        "Check that an ARCP runtime answers at that address. Give a slow one more time with "
-        "`Timeouts(connect=…)`."
+        "Check that an ARCP runtime answers at that address, or an ACP agent for an `AcpClient`. "
+        "Give a slow one more time with `Timeouts(connect=…)` or `AcpLimits(start=…)`."
     )
 
     def __init__(self, message: str, *, stderr: str = "") -> None:
@@ -215,8 +218,8 @@ class ConnectFailed(LinkError):
     """
 
     remedy: ClassVar[str] = (
-        "Check that the runtime runs at that address, and read `__cause__`. If `permanent` "
-        "is set, the address, path or program is wrong."
+        "Check that the runtime or agent runs at that address, and read `__cause__`. If "
+        "`permanent` is set, the address, path or program is wrong."
     )
 
     def __init__(self, message: str, *, permanent: bool = False, attempts: int = 1) -> None:
