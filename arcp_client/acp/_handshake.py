@@ -143,7 +143,7 @@ def _mismatch(name: str, theirs: Any, ours: Sequence[int]) -> str:
     said = theirs if isinstance(theirs, list) and theirs else ["unknown"]
     return (
         f"{name} speaks protocol version {_listed(said)}, and this client {_listed(ours)}:"
-        " pass versions= to AcpClient, or use another release of the agent"
+        " choose other versions, or use another release of the agent"
     )
 
 

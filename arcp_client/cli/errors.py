@@ -93,7 +93,8 @@ _RULES = (
     _Rule((JobEnded,), Exit.FAILED, "submit a new job"),
     _Rule((RequestError,), Exit.FAILED),
     _Rule((ConnectFailed,), Exit.CONNECTION, "is a runtime running there? see --url and ARCP_URL"),
-    _Rule((LinkError, ProtocolError), Exit.CONNECTION, "try again"),
+    _Rule((LinkError,), Exit.CONNECTION, "try again"),
+    _Rule((ProtocolError,), Exit.CONNECTION),  # another try fails alike; the message says why
     _Rule((ClientClosed, SessionError), Exit.CONNECTION, "try again"),
 )
 _OTHERWISE = _Rule((), Exit.FAILED)

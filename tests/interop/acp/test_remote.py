@@ -344,4 +344,5 @@ async def test_the_command_chooses_the_versions(serve: Serve, tmp_path: Path) ->
         assert "hello" in done.stdout
         done = await asyncio.to_thread(shell.run, env, *words, "1")
         assert done.returncode == 3
-        assert "speaks protocol version" in done.stderr
+        assert "speaks protocol version 2, and this client 1: choose other vers" in done.stderr
+        assert "try again" not in done.stderr
