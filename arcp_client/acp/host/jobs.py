@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import TypeAdapter, WithJsonSchema
+from pydantic import SecretStr, TypeAdapter, WithJsonSchema
 
+from arcp_client.acp._connector import connector_for
 from arcp_client.acp.client import AcpClient
 from arcp_client.acp.host.asking import asking_policy, elicitation
 from arcp_client.acp.host.conversation import Conversation
@@ -64,6 +65,7 @@ def host(
     idle: float = 600.0,
     keep: float = 604_800.0,
     limits: AcpLimits | None = None,
+    token: str | SecretStr | None = None,
 ) -> AgentFunction:
     """Make a runtime's agent function from an ACP agent.
 
@@ -95,7 +97,7 @@ def host(
     the agent is not affected.
 
     Args:
-        argv: the program and its arguments, a WebSocket URL, or a connector, as for `AcpClient`.
+        argv: the program and its arguments, a URL, or a connector, as for `AcpClient`.
         cwd: its working directory; the ``cwd`` and the files of a job lie under it.
         env: the whole environment of the program and its terminals; None inherits this process's.
         policy: decides on permissions in place of the lease.
@@ -113,8 +115,13 @@ def host(
             executed code. A lease does not restrict a program's own child processes: ``git`` or
             ``sh``, for example, can start other programs.
         limits: as for `AcpClient`.
+        token: the token for an agent behind a URL, as for `AcpClient`.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong or does not fit the kind of agent.
     """
     root = os.path.realpath(cwd)
+    connector_for(argv, cwd=root, env=env, token=token, limits=limits or AcpLimits())  # checks them
 
     def connect(job: JobContext, directory: str, ask: bool) -> AcpClient:
         return AcpClient(
@@ -128,6 +135,7 @@ def host(
             fs=LeasedFiles(job, directory),
             terminal=LeasedTerminals(job, directory, env=env) if terminals else None,
             limits=limits,
+            token=token,
         )
 
     async def run(input: Any, job: JobContext) -> Any:

@@ -15,6 +15,7 @@ from arcp_client.acp import host, schema
 from arcp_client.acp.host.leases import operations
 from arcp_client.errors import BudgetExhausted, JobCancelled, JobFailed
 from arcp_client.testing import FaultyProxy
+from tests.unit.acp.http.kit import SECRET, answer, serving
 from tests.unit.acp.kit import EVERYTHING, FakeAgent, chunk, notification
 
 Serve = Callable[["Served"], Any]
@@ -375,3 +376,20 @@ def test_a_tool_call_that_says_too_little_asks_for_its_tool() -> None:
     assert of(kind="read") == [("fs.read", "/w")]
     assert of(kind="fetch") == [("tool.call", "fetch")]
     assert of() == [("tool.call", "other")]
+
+
+async def test_an_agent_behind_a_url_gets_the_token_and_no_error_shows_it() -> None:
+    async with serving() as server, Runtime() as runtime:
+        server.replies["initialize"] = [answer(401, f"no {SECRET}")]
+        runtime.agent("remote")(host(server.url, token=SECRET))
+        async with Client(runtime) as client:
+            job = await client.submit("remote", "hello")
+            with pytest.raises(JobFailed, match="HTTP 401") as caught:
+                await job.result()
+        assert SECRET not in str(caught.value)
+        assert server.seen[0].headers["authorization"] == f"Bearer {SECRET}"
+
+
+def test_a_token_for_a_program_is_refused_before_any_job() -> None:
+    with pytest.raises(ValueError, match="token is for an agent behind a URL"):
+        host(["agent"], token=SECRET)
