@@ -43,13 +43,10 @@ class ChosenAgent:
         """The command under which its sessions are saved; of a URL, the part without secrets."""
         if not self.remote:
             return self.command
-        # Imported here: they import aiohttp, which an agent that is a program does not need.
-        from arcp_client import WebSocketConnector
-        from arcp_client.acp import HttpConnector
+        # Imported here: it imports aiohttp, which an agent that is a program does not need.
+        from arcp_client.transports._connect import sanitized
 
-        (url,) = self.command
-        connector: Any = HttpConnector if url.lower().startswith("http") else WebSocketConnector
-        return (connector(url).target,)
+        return (sanitized(self.command[0]),)
 
     def options(self, cwd: str) -> dict[str, Any]:
         """The arguments for `AcpClient`.
