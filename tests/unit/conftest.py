@@ -1,6 +1,7 @@
-"""Tests that ask for the fixture ``clock`` run in virtual time; all others in real time.
+"""Fixtures of all unit tests: virtual time and a check for what is left over.
 
-This is the pattern that the docstring of ``VirtualClock`` gives to users.
+Tests that ask for the fixture ``clock`` run in virtual time; all others in real time. This is the
+pattern that the docstring of ``VirtualClock`` gives to users.
 """
 
 from __future__ import annotations
@@ -25,3 +26,14 @@ def pytest_asyncio_loop_factories(
 async def clock() -> AsyncIterator[VirtualClock]:
     with VirtualClock.current().installed() as clock:
         yield clock
+
+
+@pytest.fixture
+async def nothing_is_left() -> AsyncIterator[None]:
+    """Fails a test that leaves files, sockets, threads or child processes behind."""
+    from tests.unit.transports.kit import nothing_left  # few tests need aiohttp
+
+    with nothing_left():
+        yield
+        for _ in range(10):  # callbacks close the sockets
+            await asyncio.sleep(0)

@@ -11,16 +11,10 @@ import pytest
 from arcp_client.errors import ConnectFailed, LinkLost
 from arcp_client.testing import FaultyProxy, VirtualClock, port_of
 from arcp_client.transports import WebSocketConnector, WebSocketTransport
-from tests.unit.transports.kit import Server, nothing_left, websocket_server
+from tests.unit.transports.kit import Server, websocket_server
 from tests.unit.transports.raw import tcp_server
 
-
-@pytest.fixture(autouse=True)
-async def check_that_nothing_is_left() -> AsyncIterator[None]:
-    with nothing_left():
-        yield
-        for _ in range(10):
-            await asyncio.sleep(0)
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import shutil
 import ssl
-import subprocess
 import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,8 +18,11 @@ from aiohttp.abc import AbstractResolver
 
 from arcp_client.errors import ConnectFailed, LinkLost
 from arcp_client.transports import Connector, WebSocketConnector
-from tests.unit.transports.kit import nothing_left, serving, websocket_server
+from tests.unit.runtime.certificate import server_context, trusting
+from tests.unit.transports.kit import serving, websocket_server
 from tests.unit.transports.raw import tcp_server
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 CANARY = "canary-7f3a"
 
@@ -30,14 +31,6 @@ async def failure(url: str, **options: Any) -> ConnectFailed:
     with pytest.raises(ConnectFailed) as caught:
         await WebSocketConnector(url, **options).connect()
     return caught.value
-
-
-@pytest.fixture(autouse=True)
-async def check_that_nothing_is_left() -> AsyncIterator[None]:
-    with nothing_left():
-        yield
-        for _ in range(10):
-            await asyncio.sleep(0)
 
 
 @asynccontextmanager
@@ -263,28 +256,8 @@ async def test_the_handshake_offers_neither_compression_nor_a_subprotocol() -> N
 # ------------------------------------------------------------------ TLS
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for localhost, with its key, in one file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs the openssl command to make a certificate")
-    directory = tmp_path_factory.mktemp("tls")
-    arguments = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout key -out crt"
-    names = ["-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run(
-        [openssl, *arguments.split(), *names], cwd=directory, check=True, capture_output=True
-    )
-    both = directory / "both.pem"
-    both.write_bytes((directory / "key").read_bytes() + (directory / "crt").read_bytes())
-    return both
-
-
 @asynccontextmanager
-async def tls_server(certificate: Path) -> AsyncIterator[int]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-
+async def tls_server(context: ssl.SSLContext) -> AsyncIterator[int]:
     async def handle(request: web.Request) -> web.StreamResponse:
         ws = web.WebSocketResponse()
         await ws.prepare(request)
@@ -298,26 +271,26 @@ async def tls_server(certificate: Path) -> AsyncIterator[int]:
         yield port
 
 
-async def test_a_certificate_that_does_not_verify_is_permanent(certificate: Path) -> None:
-    async with tls_server(certificate) as port:
+async def test_a_certificate_that_does_not_verify_is_permanent(tmp_path: Path) -> None:
+    async with tls_server(server_context(tmp_path)) as port:
         error = await failure(f"wss://localhost:{port}/arcp")
         assert error.permanent
         assert "certificate does not verify (self-signed certificate)" in str(error)
         assert "ssl=" in str(error)
 
 
-async def test_a_certificate_for_another_name_is_permanent(certificate: Path) -> None:
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    async with tls_server(certificate) as port:
-        error = await failure(f"wss://127.0.0.1:{port}/arcp", ssl=trusting)
+async def test_a_certificate_for_another_name_is_permanent(tmp_path: Path) -> None:
+    async with tls_server(server_context(tmp_path, names="DNS:localhost")) as port:
+        error = await failure(f"wss://127.0.0.1:{port}/arcp", ssl=trusting(tmp_path))
     assert error.permanent
     assert "certificate does not verify" in str(error)
 
 
-async def test_with_a_trusted_certificate_frames_go_over_tls(certificate: Path) -> None:
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    async with tls_server(certificate) as port:
-        link = await WebSocketConnector(f"wss://localhost:{port}/arcp", ssl=trusting).connect()
+async def test_with_a_trusted_certificate_frames_go_over_tls(tmp_path: Path) -> None:
+    async with tls_server(server_context(tmp_path)) as port:
+        link = await WebSocketConnector(
+            f"wss://localhost:{port}/arcp", ssl=trusting(tmp_path)
+        ).connect()
         await link.send(b"x" * 300_000)
         assert await link.receive() == b"x" * 300_000
         await link.close()

@@ -1,24 +1,16 @@
-"""Event streams that end or break: what is opened again, what is lost and said to be."""
+"""Event streams that end or break: which are opened again, and how a loss is reported."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
 from arcp_client.errors import LinkLost
 from tests.unit.acp.http.kit import Agent, Stream, answer, chunk, event, linked, request, serving
-from tests.unit.transports.kit import nothing_left
 
-
-@pytest.fixture(autouse=True)
-async def check_that_nothing_is_left() -> AsyncIterator[None]:
-    with nothing_left():
-        yield
-        for _ in range(10):
-            await asyncio.sleep(0)
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -29,16 +28,9 @@ from tests.unit.acp.http.kit import (
     request,
     serving,
 )
-from tests.unit.transports.kit import nothing_left
 from tests.unit.transports.raw import tcp_server
 
-
-@pytest.fixture(autouse=True)
-async def check_that_nothing_is_left() -> AsyncIterator[None]:
-    with nothing_left():
-        yield
-        for _ in range(10):
-            await asyncio.sleep(0)
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 # ------------------------------------------------------------------ how a link begins
