@@ -188,8 +188,14 @@ class JobRecord(JobStream):
             self.status = "running"
 
     def expect_history(self) -> None:
-        """Note that events of the next seconds may have happened long before they arrive."""
-        self.history_until = asyncio.get_running_loop().time() + _HISTORY
+        """Note that events of the next seconds may have happened long before they arrive.
+
+        They are kept for an iterator that begins in this time.
+        """
+        loop = asyncio.get_running_loop()
+        self.history_until = loop.time() + _HISTORY
+        self.replay_buffer.keep_history()
+        loop.call_later(_HISTORY, self.replay_buffer.keep_recent)
 
     def rotate(self, credential_id: str, value: SecretStr) -> None:
         """Store the new value of a credential."""

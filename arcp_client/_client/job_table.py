@@ -128,8 +128,6 @@ class JobTable:
             submitted: this client submitted the job.
         """
         record = self.record(reply.job_id)
-        if reply.job_id in self._expected and not record.tap.has_iterators:
-            record.replay_buffer.expect_history()
         record.describe(reply)
         if isinstance(reply, Subscribed) and not (record.subscribed or record.submitted):
             record.expect_history()
@@ -218,7 +216,7 @@ class JobTable:
             return None
         record = self._follow(JobRecord(job_id, self._owner, self.streams.memory))
         if job_id in self._expected:
-            record.replay_buffer.expect_history()
+            record.replay_buffer.keep_history()
         else:
             record.replay_buffer.limit(EVENTS)
         return record

@@ -35,7 +35,7 @@ class JobStream:
         memory: the limit that all replay buffers share.
     """
 
-    __slots__ = ("_memory", "ended", "gate", "heard", "job_id", "replay_buffer", "tap")
+    __slots__ = ("ended", "gate", "heard", "job_id", "replay_buffer", "tap")
 
     observers: ClassVar[Mapping[type[Event], Callable[[Any, Any], None]]] = {}
 
@@ -46,7 +46,6 @@ class JobStream:
         self.tap = Tap(gate)
         self.ended = False
         self.heard = 0.0
-        self._memory = memory
 
     def extend(
         self, events: list[Event], now: float, largest: int, kept: Kept | None = None
@@ -69,7 +68,6 @@ class JobStream:
                     observer(self, event)
         self.replay_buffer.extend(events, largest, kept)
         if self.tap.has_iterators:
-            self._memory.busy[self] = None
             self.tap.accept(events, now)
         if events[-1].terminal or self.ended:
             self.ended = True
@@ -80,9 +78,8 @@ class JobStream:
         self.gate.check_loop()
         iterator: Iteration[Event] = Iteration(event_filter, until_terminal=True, gate=self.gate)
         iterator.prepend(self.replay_buffer.replay(self.job_id))
-        self.replay_buffer.history_taken()
+        self.replay_buffer.keep_recent()
         self.tap.add(iterator)
-        self._memory.with_iterators[self] = None
         return iterator
 
 
@@ -104,6 +101,7 @@ class JobStreams:
         self._unknown = unknown
         self._ended = ended
         self._open: dict[str, JobStream] = {}
+        self._busy: dict[JobStream, None] = {}  # their iterators may have outstanding events
 
     def add(self, stream: JobStream) -> None:
         """Route the events of a job to its stream, until the job has ended."""
@@ -124,11 +122,11 @@ class JobStreams:
             if events.one_job:
                 self._deliver(events[0].job_id, events, now, largest, envelopes)
                 return
-        streams, with_iterators = self._open, self.memory.with_iterators
+        streams = self._open
         kept: Kept = events if envelopes is None else envelopes
         for event, item in zip(events, kept, strict=True):
             stream = streams.get(event.job_id)  # type: ignore[arg-type]  # None is no job's id
-            if stream is None or event.terminal or stream in with_iterators:
+            if stream is None or event.terminal or stream.tap.has_iterators:
                 self._deliver(event.job_id, [event], now, largest, (item,))
                 continue
             stream.heard = now
@@ -145,68 +143,60 @@ class JobStreams:
             gaps: list[Event] = [event for event in events if type(event) is Gap]
             if gaps:  # a gap of the session concerns every open job
                 for stream in self:
-                    stream.extend(gaps, now, largest)
+                    self._extend(stream, gaps, now, largest)
             return
         known = self._open.get(job_id) or self._unknown(job_id)
         if known is None:
             return
-        known.extend(events, now, largest, kept)
+        self._extend(known, events, now, largest, kept)
         if known.ended:
             self._open.pop(job_id, None)
             self._ended(known)
 
+    def _extend(
+        self,
+        stream: JobStream,
+        events: list[Event],
+        now: float,
+        largest: int,
+        kept: Kept | None = None,
+    ) -> None:
+        stream.extend(events, now, largest, kept)
+        if stream.tap.has_iterators:
+            self._busy[stream] = None
+
     def takes(self, gap: Gap) -> bool:
         return any(
             stream.tap.takes(gap)
-            for stream in self._with_iterators()
+            for stream in self._open.values()
             if gap.job_id is None or gap.job_id == stream.job_id
         )
 
     @property
     def outstanding(self) -> int:
-        # Read for each frame. Of hundreds of jobs few have outstanding events at a moment.
-        self._drop_one()
-        most, busy = 0, self.memory.busy
-        for stream in tuple(busy):
+        # It is read for each frame, and of hundreds of jobs few have outstanding events.
+        most = 0
+        for stream in tuple(self._busy):
             outstanding = stream.tap.outstanding
             if not outstanding:
-                busy.pop(stream, None)  # a garbage collection may have done so meanwhile
+                self._busy.pop(stream, None)  # a garbage collection may have led here as well
             elif outstanding > most:
                 most = outstanding
         return most
 
     def waiting(self) -> Iterator[Event]:
-        for stream in tuple(self.memory.busy):
+        for stream in tuple(self._busy):
             yield from stream.tap.waiting()
 
     def oldest(self, session_id: str) -> int | None:
-        heads = [stream.tap.oldest(session_id) for stream in tuple(self.memory.busy)]
+        heads = [stream.tap.oldest(session_id) for stream in tuple(self._busy)]
         return min((number for number in heads if number is not None), default=None)
 
     def since(self) -> float | None:
-        moments = [stream.tap.since() for stream in tuple(self.memory.busy)]
+        moments = [stream.tap.since() for stream in tuple(self._busy)]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def iterators(self) -> Iterator[Iteration[Event]]:
-        """The iterators over jobs."""
-        for stream in self._with_iterators():
+        """The iterators over open jobs, and those over ended jobs with outstanding events."""
+        for stream in dict.fromkeys((*self._open.values(), *self._busy)):
             yield from stream.tap.iterators()
-
-    def _drop_one(self) -> None:
-        """Look at one stream with iterators, each time at the next; forget it if they are gone."""
-        streams = self.memory.with_iterators
-        stream = next(iter(streams), None)
-        if stream is not None:
-            if stream.tap.has_iterators:
-                streams.move_to_end(stream)
-            else:
-                del streams[stream]
-
-    def _with_iterators(self) -> Iterator[JobStream]:
-        """The streams with iterators."""
-        streams = self.memory.with_iterators
-        for stream in tuple(streams):
-            if stream.tap.has_iterators:
-                yield stream
-            else:
-                streams.pop(stream, None)

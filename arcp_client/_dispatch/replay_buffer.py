@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import count
-from typing import Any
 
 from arcp_client._wire.build import to_event
 from arcp_client._wire.codec import decode_event
@@ -44,17 +43,11 @@ class ReplayMemory:
 
     Args:
         limit: bytes that the buffers may keep together.
-
-    Attributes:
-        with_iterators: the job streams (`JobStream`) that have iterators.
-        busy: those whose iterators may have outstanding events.
     """
 
     def __init__(self, limit: int = _ALL_BYTES) -> None:
         self._limit = limit
         self._at_most = 0
-        self.with_iterators: OrderedDict[Any, None] = OrderedDict()
-        self.busy: dict[Any, None] = {}  # less memory than a set
 
     @cached_property
     def _buffers(self) -> weakref.WeakSet[ReplayBuffer]:
@@ -174,17 +167,18 @@ class ReplayBuffer:
     def limit(self, events: int = _EVENTS, bytes_: int = _BYTES) -> None:
         """Change the numbers of events and of bytes to keep."""
         self._kept = deque(self._kept, maxlen=events)
-        if bytes_ != self._limit:
-            self._limit = bytes_
+        self._limit = bytes_
+        self._bytes = None
+        if max(map(_size, self._kept), default=0) * events > bytes_:
             self._bytes = self.weigh()
             self.drop(self._bytes - bytes_)
 
-    def expect_history(self) -> None:
-        """Keep the history that is on its way, within the limit of all buffers, for an iterator."""
+    def keep_history(self) -> None:
+        """Keep a history that arrives, within the limit of all buffers, for the first iterator."""
         self.limit(_HISTORY, _ALL_BYTES)
 
-    def history_taken(self) -> None:
-        """Keep no more than usual, because an iterator has the history."""
+    def keep_recent(self) -> None:
+        """Undo `keep_history`: an iterator has the history, or its time is over."""
         if self._limit == _ALL_BYTES:
             self.limit()
 

@@ -74,17 +74,17 @@ class BrowserStreams:
     def _stream(self, feed: JobFeed, last_event_id: str | None) -> AsyncGenerator[bytes, None]:
         # Starlette drops a generator whose browser has left. Its task is part of a reference cycle,
         # so without a limit the stream would stay open until the next garbage collection.
-        def end() -> None:
-            stream = made()
+        def unread() -> None:
+            stream = reference()
             if stream is not None:
-                self._owner.spawn(_end(stream), name="unread stream")
+                self._owner.spawn(_close(stream), name="unread stream")
 
-        stream = self._frames(feed, last_event_id, end)
-        made = weakref.ref(stream)
+        stream = self._frames(feed, last_event_id, unread)
+        reference = weakref.ref(stream)
         return stream
 
     async def _frames(
-        self, feed: JobFeed, last_event_id: str | None, end: Callable[[], None]
+        self, feed: JobFeed, last_event_id: str | None, unread: Callable[[], None]
     ) -> AsyncGenerator[bytes, None]:
         if self._ended:
             return
@@ -96,11 +96,11 @@ class BrowserStreams:
             asked = frames.position(last_event_id)
             async with aclosing(viewed(stream, self._feeds, feed, asked)) as source:
                 async for frame in source:
-                    unread = loop.call_later(_UNREAD, end)
+                    timer = loop.call_later(_UNREAD, unread)
                     try:
                         yield frame
                     finally:
-                        unread.cancel()
+                        timer.cancel()
         finally:
             self._open.pop(stream, None)
             self._shutdown.leave()
@@ -123,7 +123,7 @@ class BrowserStreams:
         await self._owner.close()
 
 
-async def _end(stream: AsyncGenerator[bytes, None]) -> None:
+async def _close(stream: AsyncGenerator[bytes, None]) -> None:
     with contextlib.suppress(RuntimeError):  # it is read again
         await stream.aclose()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arcp_client import Client, JobContext, JobView, Reconnect, Runtime, errors, events
-from arcp_client.testing import Drop, FaultyConnector, FaultyProxy
+from arcp_client.testing import Drop, FaultyConnector, FaultyProxy, VirtualClock
 from arcp_client.testing.scripted import ScriptedRuntime, Withhold
 from arcp_client.transports import WebSocketConnector
 
@@ -186,3 +186,29 @@ async def test_s22_a_long_history_waits_whole_for_its_first_iterator(size: int) 
                 assert isinstance(late[0], events.Gap)
                 assert late[1:] == seen[-len(late) + 1 :]
                 assert len(late) <= 1025
+
+
+async def test_a_history_that_no_iterator_takes_is_kept_for_ten_seconds(
+    clock: VirtualClock,
+) -> None:
+    async with Runtime() as runtime:
+
+        @runtime.agent("say")
+        async def say(input: Any, job: JobContext) -> None:
+            for n in range(3000):
+                await job.log(str(n))
+
+        async with Client(runtime) as client:
+            job = await client.submit("say")
+            await job.result()
+        async with Client(runtime) as client:
+            view = await client.watch(job.id, history=True)
+            await view.result()
+            await clock.advance(9)
+            assert len([event async for event in view]) >= 3001
+            other = await client.watch(job.id, history=True)
+            await other.result()
+            await clock.advance(11)
+            seen = [event async for event in other]
+            assert isinstance(seen[0], events.Gap)
+            assert len(seen) == 1025

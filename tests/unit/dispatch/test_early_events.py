@@ -117,7 +117,7 @@ async def test_twenty_thousand_short_jobs_leave_nothing_behind(
         push(table, log(2 * n + 1, job_id), end)
     assert not table.open()
     assert sum(1 for _ in table.streams) == 0
-    assert not table.streams.memory.with_iterators
+    assert not table.streams._busy
     gc.collect(0)
     assert sum(table.get(f"job_{n}") is not None for n in range(20_000)) <= 256
     await clock.advance(60)

@@ -134,7 +134,7 @@ async def test_an_iterator_that_nobody_refers_to_is_gone() -> None:
     world.push(log(2))
     assert world.streams.outstanding == 0
     assert not stream.tap.has_iterators
-    assert not world.streams.memory.with_iterators
+    assert not world.streams._busy
 
 
 async def test_of_many_jobs_with_iterators_those_with_outstanding_events_are_looked_at() -> None:
@@ -146,7 +146,7 @@ async def test_of_many_jobs_with_iterators_those_with_outstanding_events_are_loo
     world.push(log(2, "job_5"))
     world.push(log(3, "job_5"))
     assert world.streams.outstanding == 2
-    assert [*world.streams.memory.busy] == [streams[3], streams[5]]
+    assert [*world.streams._busy] == [streams[3], streams[5]]
     assert world.streams.oldest(SESSION) == 1
     assert [event.seq for event in world.streams.waiting()] == [1, 2, 3]
     await anext(iterators[3])
@@ -154,16 +154,15 @@ async def test_of_many_jobs_with_iterators_those_with_outstanding_events_are_loo
     waiting = asyncio.ensure_future(anext(iterators[3]))
     await asyncio.sleep(0)
     assert world.streams.outstanding == 2
-    assert [*world.streams.memory.busy] == [streams[5]]
+    assert [*world.streams._busy] == [streams[5]]
     assert world.streams.oldest(SESSION) == 2
     world.push(log(4, "job_3"))
     assert (await waiting).seq == 4
-    assert [*world.streams.memory.busy] == [streams[5], streams[3]]
+    assert [*world.streams._busy] == [streams[5], streams[3]]
     del iterators[:]
     gc.collect(0)
-    for _ in streams:
-        assert world.streams.outstanding == 0
-    assert not world.streams.memory.with_iterators
+    assert world.streams.outstanding == 0
+    assert not world.streams._busy
 
 
 def _with_one(world: Streams, stream: JobStream) -> EventIterator[Event]:

@@ -291,7 +291,7 @@ async def test_a_stream_that_is_asked_for_a_frame_while_it_ends_goes_on(
     async with asyncio.timeout(SOON):
         while not stream.ag_running:  # type: ignore[attr-defined]
             await asyncio.sleep(0)
-    await browser_streams._end(stream)
+    await browser_streams._close(stream)
     gates["one"].set()
     assert (await reading).end == "success"
 
