@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from arcp_client import _arguments as check
 from arcp_client.errors import LinkLost
 from arcp_client.transports._ending import again
 from arcp_client.transports.base import Connector, LineTransport, Transport
@@ -38,8 +39,25 @@ class Chance:
 
     probability: float
 
+    def __post_init__(self) -> None:
+        check.a_real("Chance.probability", self.probability, least=0)
+        if self.probability > 1:
+            raise ValueError(f"Chance.probability must be 1 or less, not {self.probability!r}")
+
 
 When: TypeAlias = "int | Collection[int] | Chance | Callable[[bytes], bool]"
+
+
+def _check(fault: Drop | Repeat | Reorder | Delay) -> None:
+    name = type(fault).__name__
+    check.any_of(f"{name}.way", fault.way, ("in", "out"))
+    when = fault.when
+    if isinstance(when, Chance | range) or callable(when):
+        return
+    what = "indexes, an index, a Chance or a function of the frame"
+    indexes = (when,) if isinstance(when, int) else check.several(f"{name}.when", when, int, what)
+    for index in indexes:
+        check.a_number(f"{name}.when", index, least=0)
 
 
 @dataclass(frozen=True)
@@ -55,6 +73,9 @@ class Drop:
     when: When
     way: Way = "in"
 
+    def __post_init__(self) -> None:
+        _check(self)
+
 
 @dataclass(frozen=True)
 class Repeat:
@@ -63,6 +84,10 @@ class Repeat:
     when: When
     times: int = 2
     way: Way = "in"
+
+    def __post_init__(self) -> None:
+        _check(self)
+        check.a_number("Repeat.times", self.times, least=1)
 
 
 @dataclass(frozen=True)
@@ -73,6 +98,10 @@ class Reorder:
     by: int = 1
     way: Way = "in"
 
+    def __post_init__(self) -> None:
+        _check(self)
+        check.a_number("Reorder.by", self.by, least=1)
+
 
 @dataclass(frozen=True)
 class Delay:
@@ -82,6 +111,10 @@ class Delay:
     seconds: float
     way: Way = "in"
 
+    def __post_init__(self) -> None:
+        _check(self)
+        check.seconds("Delay.seconds", self.seconds)
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -89,6 +122,10 @@ class Cut:
 
     after: int
     way: Way = "in"
+
+    def __post_init__(self) -> None:
+        check.a_number("Cut.after", self.after, least=0)
+        check.any_of("Cut.way", self.way, ("in", "out"))
 
 
 FrameFault: TypeAlias = Drop | Repeat | Reorder | Delay | Cut

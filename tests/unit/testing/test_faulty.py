@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import re
+from typing import Any, cast
 
 import pytest
 
@@ -61,6 +62,28 @@ async def test_frames_are_selected_by_index_set_predicate_or_chance() -> None:
     assert await received(Drop(range(2, 8))) == [0, 1, 8, 9]
     assert await received(Drop(lambda frame: int(frame) % 2 == 0)) == [1, 3, 5, 7, 9]
     assert await received(Drop(Chance(1.0))) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Drop("progress"), "Drop.when must be a list of indexes, an index, a Chance or"),
+        (lambda: Drop(2.5), "Drop.when must be a list of indexes"),
+        (lambda: Drop(True), "Drop.when must be a whole number, at least 0, not True"),
+        (lambda: Drop([3, -1]), "Drop.when must be a whole number, at least 0, not -1"),
+        (lambda: Drop(1, way="up"), "Drop.way must be 'in' or 'out', not 'up'"),
+        (lambda: Drop(Chance(20)), "Chance.probability must be 1 or less, not 20"),
+        (lambda: Repeat(1, times=0), "Repeat.times must be a whole number, at least 1, not 0"),
+        (lambda: Reorder(1, by=-1), "Reorder.by must be a whole number, at least 1, not -1"),
+        (lambda: Delay(1, seconds=-1.0), "Delay.seconds must be a finite number of seconds"),
+        (lambda: Cut(after="10"), "Cut.after must be a whole number, at least 0, not '10'"),
+    ],
+)
+def test_a_fault_that_can_select_nothing_is_refused_when_it_is_made(
+    make: Any, message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        make()
 
 
 async def test_chance_is_the_same_for_the_same_seed() -> None:
