@@ -100,7 +100,12 @@ class Later:
 
 @dataclass(frozen=True)
 class Refuse:
-    """The request is refused with this code (§12), in the form of the dialect."""
+    """The request is refused, in the form of the dialect.
+
+    Attributes:
+        code: a code of §12, such as ``AGENT_NOT_AVAILABLE``; `arcp_client.errors` names them.
+        message: the message of the error.
+    """
 
     code: str
     message: str = "as the script says"
