@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeVar
 
-from arcp_client._tasks import TaskOwner, pass_on
+from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.messages import Answer, ListQuestions, SendMessage
 from arcp_client.errors import RequestError
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.payloads import checked, need, of_job
-from arcp_client.runtime._connection.replies import Replies, RequestLine
+from arcp_client.runtime._connection.replies import Replies, RequestLine, reply_later
 from arcp_client.runtime._dialogue.book import QuestionBook
 from arcp_client.runtime._dialogue.elsewhere import Elsewhere
 from arcp_client.runtime._dialogue.inbox import Mailroom
@@ -25,8 +23,6 @@ from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._sessions.session import ServerSession
 
 __all__ = ["DialogueRequests"]
-
-T = TypeVar("T")
 
 
 class DialogueRequests:
@@ -81,7 +77,7 @@ class DialogueRequests:
 
         if self._elsewhere is not None and not self._questions.decides(request.question_id):
             answering = await self._elsewhere.answer(session, request)
-            self._tasks.spawn(_reply(line, frame, answering, confirm), name="answer")
+            self._tasks.spawn(reply_later(line, frame, answering, confirm), name="answer")
             return
 
         def unwritten(error: RequestError) -> None:
@@ -115,7 +111,7 @@ class DialogueRequests:
 
         if self._elsewhere is not None and self._jobs.get(job.id) is None:
             sending = await self._elsewhere.send(session, job, request)
-            self._tasks.spawn(_reply(line, frame, sending, confirm), name="send")
+            self._tasks.spawn(reply_later(line, frame, sending, confirm), name="send")
             return
         state = self._mailroom.send(
             job, request, by=session.principal, client=session.client, session=session.id
@@ -179,20 +175,3 @@ class DelayedNotice:
 
 def _changed_notice(session: ServerSession) -> bytes:
     return frames.control(names.QUESTIONS_CHANGED, {}, session_id=session.id)
-
-
-async def _reply(
-    line: RequestLine,
-    frame: ControlFrame,
-    deciding: Awaitable[T],
-    confirm: Callable[[T], None],
-) -> None:
-    """Answer a request about which another replica decides."""
-    task = asyncio.current_task()
-    try:
-        decided = await deciding
-    except BaseException as error:  # noqa: BLE001 - the line tells refusals from faults
-        pass_on(error, task)
-        line.refuse(frame, error)
-    else:
-        confirm(decided)

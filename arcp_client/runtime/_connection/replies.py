@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
+from arcp_client._tasks import pass_on
 from arcp_client._wire.codec import ControlFrame
 from arcp_client.errors import RequestError
 
-__all__ = ["Replies", "RequestLine"]
+__all__ = ["Replies", "RequestLine", "reply_later"]
+
+T = TypeVar("T")
 
 
 class RequestLine(Protocol):
@@ -67,3 +71,17 @@ class Replies:
             self.once_stored(line, send, lambda _: send())
         else:
             send()
+
+
+async def reply_later(
+    line: RequestLine, frame: ControlFrame, deciding: Awaitable[T], confirm: Callable[[T], None]
+) -> None:
+    """Answer a request, in a task of its own, once it is decided."""
+    task = asyncio.current_task()
+    try:
+        decided = await deciding
+    except BaseException as error:  # noqa: BLE001 - the line tells refusals from faults
+        pass_on(error, task)
+        line.refuse(frame, error)
+    else:
+        confirm(decided)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from arcp_client._log_fields import log_fields
-from arcp_client._tasks import TaskOwner, pass_on
+from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.messages import (
@@ -25,14 +25,10 @@ from arcp_client.errors import InvalidRequest, RequestError, request_error
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.dialogue_requests import DialogueRequests
 from arcp_client.runtime._connection.payloads import checked, need, of_job
-from arcp_client.runtime._connection.replies import Replies, RequestLine
+from arcp_client.runtime._connection.replies import Replies, RequestLine, reply_later
 from arcp_client.runtime._jobs.admission import Acceptance, Admission
 from arcp_client.runtime._jobs.job import ServerJob
-from arcp_client.runtime._jobs.listing import (
-    entry_of,
-    page,
-    start_of,
-)
+from arcp_client.runtime._jobs.listing import entry_of, page, start_of
 from arcp_client.runtime._jobs.mirrors import Mirrors
 from arcp_client.runtime._jobs.outcomes import Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
@@ -166,9 +162,8 @@ class RequestHandler:
         if isinstance(accepted, Acceptance):
             self._accept(line, session, frame, accepted)
         else:
-            task = self._tasks.spawn(
-                self._accept_later(line, session, frame, accepted), name="accept"
-            )
+            accept = partial(self._accept, line, session, frame)
+            task = self._tasks.spawn(reply_later(line, frame, accepted, accept), name="accept")
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
 
@@ -176,22 +171,6 @@ class RequestHandler:
         """Wait until every submit is answered."""
         if self._accepting:
             await asyncio.wait(tuple(self._accepting))
-
-    async def _accept_later(
-        self,
-        line: RequestLine,
-        session: ServerSession,
-        frame: ControlFrame,
-        accepting: Awaitable[Acceptance],
-    ) -> None:
-        task = asyncio.current_task()
-        try:
-            accepted = await accepting
-        except BaseException as error:  # noqa: BLE001 - the line tells refusals from faults
-            pass_on(error, task)
-            line.refuse(frame, error)
-        else:
-            self._accept(line, session, frame, accepted)
 
     def _accept(
         self, line: RequestLine, session: ServerSession, frame: ControlFrame, accepted: Acceptance
