@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
@@ -113,15 +114,17 @@ class Links:
             connection.dismiss(text)
 
     async def finish(self) -> None:
-        """Send what waits to be sent, then end all links."""
-        for connection in tuple(self.connections):
-            await connection.drain(_LAST_WORDS)
+        """Send what waits to be sent, for a limited time, then end all links."""
+        deadline = Deadline(_LAST_WORDS)
+        connections = tuple(self.connections)
+        for connection in connections:
+            await connection.drain(deadline.left)
+        for connection in connections:
             connection.finish()
 
     async def ended(self) -> None:
         """Wait until all connections have ended completely, for a limited time."""
-        ending = [
-            self._tasks.spawn(connection.ended(), name="ending") for connection in self.connections
-        ]
-        if ending:
-            await asyncio.wait(ending, timeout=_GOODBYES)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYES):
+                for connection in tuple(self.connections):
+                    await connection.ended()
