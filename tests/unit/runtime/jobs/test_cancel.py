@@ -264,6 +264,24 @@ def test_closing_with_a_timeout_lets_jobs_finish() -> None:
     virtual(scenario)
 
 
+def test_closing_takes_as_long_for_many_jobs_as_for_one() -> None:
+    async def scenario(runtime: Any) -> None:
+        @runtime.agent("stubborn")
+        async def stubborn(input: Any, job: JobContext) -> None:
+            while True:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+
+        peer = await opened(runtime)
+        for _ in range(10):
+            await peer.submit("stubborn")
+        await runtime.close(timeout=10)
+        assert asyncio.get_running_loop().time() == pytest.approx(10 + 2)
+        assert [f["type"] for f in await peer.ended()] == ["job.error"] * 10
+
+    virtual(scenario, limits=Limits(kill_grace=2))
+
+
 async def test_an_agent_that_swallows_every_interruption_is_abandoned(
     make: MakeRuntime, open_peer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
