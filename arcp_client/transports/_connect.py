@@ -16,8 +16,8 @@ from arcp_client import _arguments as check
 from arcp_client.errors import ConnectFailed
 
 __all__ = [
+    "Address",
     "RedirectRefused",
-    "check_address",
     "explain",
     "judge",
     "may_pass",
@@ -68,22 +68,52 @@ async def refuse_redirect(
     return response
 
 
-def check_address(url: Any, *, ssl: Any, headers: Any, proxy: Any) -> None:
-    """Check the arguments that connectors of URLs share.
+class Address:
+    """The URL of a connector, with its headers, TLS settings and proxy.
+
+    Attributes:
+        target: ``scheme://host:port/path``, without user, query and fragment.
 
     Raises:
-        TypeError, ValueError: one of them is wrong.
+        TypeError, ValueError: an argument is wrong.
     """
-    check.a_text("url", url, empty=True)
-    check.a_mapping("headers", headers, none=True)
-    given: Mapping[Any, Any] = headers or {}
-    for name, value in given.items():
-        if not isinstance(value, str):  # the value is not shown: it may be a secret
-            raise TypeError(f"header {name!r:.60} must be a string, not a {type(value).__name__}")
-    check.a_text("proxy", proxy, none=True)
-    check.an_instance(
-        "ssl", ssl, (tls.SSLContext, aiohttp.Fingerprint, bool), "an SSLContext or False", none=True
-    )
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ssl: tls.SSLContext | aiohttp.Fingerprint | bool | None,
+        headers: Mapping[str, str] | None,
+        proxy: str | None,
+    ) -> None:
+        check.a_text("url", url, empty=True)
+        check.a_mapping("headers", headers, none=True)
+        given: dict[str, Any] = dict(headers or {})
+        for name, value in given.items():
+            if not isinstance(value, str):  # the value is not shown: it may be a secret
+                kind = type(value).__name__
+                raise TypeError(f"header {name!r:.60} must be a string, not a {kind}")
+        check.a_text("proxy", proxy, none=True)
+        kinds = (tls.SSLContext, aiohttp.Fingerprint, bool)
+        check.an_instance("ssl", ssl, kinds, "an SSLContext or False", none=True)
+        self.url = url
+        self.headers: dict[str, str] = given
+        self.ssl = True if ssl is None else ssl
+        self.proxy = proxy
+        self.target = sanitized(url)
+
+    def check_scheme(self, scheme: str, name: str) -> None:
+        """Check that the URL has a scheme, such as ``ws``, or its secure form, such as ``wss``.
+
+        Raises:
+            ConnectFailed: it has another one, so it is not ``name``.
+        """
+        if not self.target.startswith((f"{scheme}://", f"{scheme}s://")):
+            raise ConnectFailed(
+                f"not {name}: {self.target}; it must look like {scheme}://host:port/path"
+                f" or {scheme}s://host/path",
+                permanent=True,
+            )
 
 
 def sanitized(url: str) -> str:

@@ -16,7 +16,7 @@ from arcp_client import _arguments as check
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire.unreadable import identify, unreadable
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError
-from arcp_client.transports._connect import check_address, explain, sanitized
+from arcp_client.transports._connect import Address, explain
 from arcp_client.transports._ending import Ending, again, closed_here
 from arcp_client.transports._keep_alive import keep_alive
 from arcp_client.transports._messages import messages
@@ -315,28 +315,23 @@ class WebSocketConnector:
         max_frame: int = MAX_FRAME,
         connect_timeout: float = 10.0,
     ) -> None:
-        check_address(url, ssl=ssl, headers=headers, proxy=proxy)
+        self._address = Address(url, ssl=ssl, headers=headers, proxy=proxy)
         check.an_instance(
             "session", session, aiohttp.ClientSession, "an aiohttp.ClientSession", none=True
         )
         check.a_number("max_frame", max_frame, least=1)
         check.seconds("connect_timeout", connect_timeout, above=True)
-        self._url = url
-        self._ssl: SSLContext | aiohttp.Fingerprint | bool = True if ssl is None else ssl
-        self._headers = dict(headers or {})
-        self._proxy = proxy
         self._user_session = session
         self._max_frame = max_frame
         self._connect_timeout = connect_timeout
-        self._target = sanitized(url)
 
     def __repr__(self) -> str:
-        return f"<WebSocketConnector {self._target}>"
+        return f"<WebSocketConnector {self.target}>"
 
     @property
     def target(self) -> str:
         """``scheme://host:port/path``, without user, query and fragment."""
-        return self._target
+        return self._address.target
 
     async def connect(self) -> WebSocketTransport:
         """Open a new connection.
@@ -356,10 +351,10 @@ class WebSocketConnector:
             async with asyncio.timeout(self._connect_timeout):
                 ws = await self._upgrade(session)
             return WebSocketTransport(
-                ws, peer=self._target, max_frame=self._max_frame, session=shared
+                ws, peer=self.target, max_frame=self._max_frame, session=shared
             )
         except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
-            failure = explain(error, self._target, timeout=self._connect_timeout)
+            failure = explain(error, self.target, timeout=self._connect_timeout)
         except BaseException:
             if shared is not None:
                 await shared.leave()
@@ -372,25 +367,19 @@ class WebSocketConnector:
     def _check(self) -> None:
         if self._user_session is not None and self._user_session.closed:
             raise ConnectFailed(
-                f"the aiohttp session given for {self._target} is closed;"
-                " give an open one, or none",
+                f"the aiohttp session given for {self.target} is closed; give an open one, or none",
                 permanent=True,
             )
-        if not self._target.startswith(("ws://", "wss://")):
-            raise ConnectFailed(
-                f"not a WebSocket URL: {self._target}; it must look like ws://host:port/path"
-                " or wss://host/path",
-                permanent=True,
-            )
+        self._address.check_scheme("ws", "a WebSocket URL")
 
     async def _upgrade(
         self, session: aiohttp.ClientSession
     ) -> aiohttp.ClientWebSocketResponse[Any]:
         return await session.ws_connect(
-            self._url,
-            ssl=self._ssl,
-            headers=self._headers,
-            proxy=self._proxy,
+            self._address.url,
+            ssl=self._address.ssl,
+            headers=self._address.headers,
+            proxy=self._address.proxy,
             heartbeat=None,  # it would close a healthy link while the reader is paused
             autoping=False,  # a pong must not block the reader, see Writes
             compress=0,

@@ -10,8 +10,7 @@ import aiohttp
 from arcp_client import _arguments as check
 from arcp_client.acp._http.requests import HttpRequests
 from arcp_client.acp._http.transport import HttpTransport
-from arcp_client.errors import ConnectFailed
-from arcp_client.transports._connect import check_address, sanitized
+from arcp_client.transports._connect import Address
 from arcp_client.transports.base import MAX_FRAME
 
 __all__ = ["HttpConnector"]
@@ -48,26 +47,21 @@ class HttpConnector:
         connect_timeout: float = 10.0,
         post_timeout: float = 60.0,
     ) -> None:
-        check_address(url, ssl=ssl, headers=headers, proxy=proxy)
+        self._address = Address(url, ssl=ssl, headers=headers, proxy=proxy)
         check.a_number("max_frame", max_frame, least=1)
         check.seconds("connect_timeout", connect_timeout, above=True)
         check.seconds("post_timeout", post_timeout, above=True)
-        self._url = url
-        self._ssl: SSLContext | aiohttp.Fingerprint | bool = True if ssl is None else ssl
-        self._headers = dict(headers or {})
-        self._proxy = proxy
         self._max_frame = max_frame
         self._connect_timeout = connect_timeout
         self._post_timeout = post_timeout
-        self._target = sanitized(url)
 
     def __repr__(self) -> str:
-        return f"<HttpConnector {self._target}>"
+        return f"<HttpConnector {self.target}>"
 
     @property
     def target(self) -> str:
         """``scheme://host:port/path``, without user, query and fragment."""
-        return self._target
+        return self._address.target
 
     async def connect(self) -> HttpTransport:
         """Prepare a link. The server is asked when ``initialize`` is sent.
@@ -75,22 +69,10 @@ class HttpConnector:
         Raises:
             ConnectFailed: the URL is not one of HTTP.
         """
-        if not self._target.startswith(("http://", "https://")):
-            raise ConnectFailed(
-                f"not a URL of HTTP: {self._target}; it must look like http://host:port/path"
-                " or https://host/path",
-                permanent=True,
-            )
-        requests = HttpRequests(
-            self._url,
-            headers=self._headers,
-            ssl=self._ssl,
-            proxy=self._proxy,
-            connect_timeout=self._connect_timeout,
-        )
+        self._address.check_scheme("http", "a URL of HTTP")
         return HttpTransport(
-            requests,
-            peer=self._target,
+            HttpRequests(self._address, connect_timeout=self._connect_timeout),
+            peer=self.target,
             max_frame=self._max_frame,
             connect_timeout=self._connect_timeout,
             post_timeout=self._post_timeout,

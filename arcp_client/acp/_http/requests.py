@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from ssl import SSLContext
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
 from arcp_client._scrubbing import Scrubber
-from arcp_client.transports._connect import judge, refuse_redirect
+from arcp_client.transports._connect import Address, judge, refuse_redirect
 from arcp_client.transports._keep_alive import keep_alive
 
 __all__ = ["FAILURES", "HttpRequests", "StatusError", "TooLarge", "reason_of"]
@@ -49,27 +48,13 @@ class HttpRequests:
     """The requests to one URL.
 
     Args:
-        url: the URL; its user and password become HTTP basic authentication.
-        headers: headers of every request.
-        ssl: as in `HttpConnector`.
-        proxy: URL of an HTTP proxy.
+        address: the URL, with the headers of every request.
         connect_timeout: seconds to open a connection.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        ssl: SSLContext | aiohttp.Fingerprint | bool,
-        proxy: str | None,
-        connect_timeout: float,
-    ) -> None:
-        self._url = url
-        self._headers = dict(headers)
-        self._ssl = ssl
-        self._proxy = proxy
-        self._scrubber = Scrubber(_secrets(url, headers))
+    def __init__(self, address: Address, *, connect_timeout: float) -> None:
+        self._address = address
+        self._scrubber = Scrubber(_secrets(address))
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSE),
             cookie_jar=aiohttp.CookieJar(unsafe=True),  # also of hosts without a name
@@ -140,11 +125,11 @@ class HttpRequests:
     ) -> aiohttp.ClientResponse:
         return await self._session.request(
             method,
-            self._url,
-            headers={**self._headers, **headers},
+            self._address.url,
+            headers={**self._address.headers, **headers},
             data=data,
-            ssl=self._ssl,
-            proxy=self._proxy,
+            ssl=self._address.ssl,
+            proxy=self._address.proxy,
         )
 
     async def _status(self, response: aiohttp.ClientResponse) -> StatusError:
@@ -182,9 +167,9 @@ async def _body(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bo
     return b"".join(pieces), True
 
 
-def _secrets(url: str, headers: Mapping[str, str]) -> list[str]:
-    values = [part for value in headers.values() for part in (value, *value.split())]
-    parts = urlsplit(url)
+def _secrets(address: Address) -> list[str]:
+    values = [part for value in address.headers.values() for part in (value, *value.split())]
+    parts = urlsplit(address.url)
     values += [unquote(parts.password or "")]
     values += [unquote(pair.partition("=")[2]) for pair in parts.query.split("&")]
     return [value for value in values if len(value) >= 4]
