@@ -115,25 +115,23 @@ class _Bounded:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._pieces: list[bytes] = []
+        self._data = bytearray()  # not a list: many small pieces would take far more memory
         self.size = 0
         self.whole = True
 
     def add(self, piece: bytes, size: int | None = None) -> None:
         """Append a piece, of which ``size`` bytes arrived, if these were more."""
         self.size += len(piece) if size is None else size
-        if not self.whole:
-            return
-        if piece:
-            self._pieces.append(piece)
-        if self.size > self._limit:
-            self._pieces = [start_of(b"".join(self._pieces), self._limit)]
-            self.whole = False
+        if self.whole:
+            self._data += piece
+            self.whole = self.size <= self._limit
+            if not self.whole:
+                self._data = bytearray(start_of(bytes(self._data), self._limit))
 
     def take(self) -> tuple[bytes, int]:
         """Return the bytes and how many arrived, and begin again."""
-        data, size = b"".join(self._pieces), self.size
-        self._pieces.clear()
+        data, size = bytes(self._data), self.size
+        self._data.clear()
         self.size, self.whole = 0, True
         return data, size
 

@@ -137,9 +137,8 @@ class HttpTransport:
         task = self._sender.spawn(self._deliver(frame, message), name=message.method)
         self._posts.add(task)
         task.add_done_callback(self._posts.discard)
-        await asyncio.wait(
-            {task}
-        )  # not `await task`: the message is sent even if this is cancelled
+        # Not `await task`: the message is sent even if this call is cancelled.
+        await asyncio.wait({task})
         if task.cancelled():
             raise closed_here(self._peer)
         task.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -141,12 +142,25 @@ def test_many_short_lines_count_as_one_event() -> None:
     assert dropped.size == 109
 
 
+def memory_taken(splitter: EventSplitter, size: int, times: int) -> int:
+    """Bytes that are held after pieces of a line without an end."""
+    tracemalloc.start()
+    try:
+        for _ in range(times):
+            assert splitter.feed(b":" + b"x" * (size - 1)) == []
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_comment_without_end_takes_no_memory_and_is_no_message() -> None:
     splitter = EventSplitter(LIMIT)
-    for _ in range(1000):
-        assert splitter.feed(b":" + b"x" * 10_000) == []
+    assert memory_taken(splitter, 10_000, 1000) < 20_000
     assert splitter.feed(b"\n\ndata: {}\n\n") == [b"{}"]
-    assert len(splitter._line._pieces) == 0
+
+
+def test_small_pieces_take_little_more_memory_than_their_bytes() -> None:
+    assert memory_taken(EventSplitter(1_000_000), 2, 50_000) < 200_000
 
 
 @pytest.mark.parametrize(
