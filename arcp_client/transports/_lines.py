@@ -5,7 +5,15 @@ from __future__ import annotations
 from arcp_client._wire.unreadable import head_of, identify
 from arcp_client.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["DroppedLine", "LineSplitter", "one_line", "start_of", "too_long", "utf8"]
+__all__ = [
+    "BoundedBytes",
+    "DroppedLine",
+    "LineSplitter",
+    "one_line",
+    "start_of",
+    "too_long",
+    "utf8",
+]
 
 _START = 4096  # kept of an overlong line: enough to identify its message
 
@@ -42,26 +50,22 @@ class LineSplitter:
 
     def __init__(self, max_line: int) -> None:
         self._max_line = max_line
-        self._pieces: list[bytes] = []  # the incomplete line
-        self._size = 0
-        self._head = b""  # the beginning of the overlong line being dropped
-        self._last = b""  # and its last byte, which may be "\r"
+        # the incomplete line; one more for a "\r", which does not belong to the line
+        self._line = BoundedBytes(max_line + 1)
+        self._last = b""  # its last byte
 
     @property
     def held(self) -> int:
         """Bytes of the incomplete line that are in memory."""
-        return 0 if self._head else self._size
+        return self._line.size if self._line.whole else 0
 
     def feed(self, data: bytes) -> list[bytes | RemoteProtocolError]:
         """Add a chunk; return the lines that it completes, and an error for each dropped line."""
-        first, newline, rest = data.partition(b"\n")
-        self._extend(first)
-        if not newline:
-            return []
+        *whole, tail = data.split(b"\n")
         lines: list[bytes | RemoteProtocolError] = []
-        self._finish(lines)
-        whole = rest.split(b"\n")
-        tail = whole.pop()
+        if whole and self._line.size:
+            self._extend(whole.pop(0))
+            self._finish(lines)
         for line in whole:
             self._check(line, lines)
         self._extend(tail)
@@ -74,27 +78,19 @@ class LineSplitter:
         return lines
 
     def _extend(self, piece: bytes) -> None:
-        if not piece:
-            return
-        self._size += len(piece)
-        self._last = piece[-1:]
-        if self._head:
-            return
-        self._pieces.append(piece)
-        # one more for a "\r", which does not belong to the line
-        if self._size > self._max_line + 1:
-            self._head = start_of(b"".join(self._pieces), self._max_line)
-            self._pieces.clear()
+        if piece:
+            self._line.add(piece)
+            self._last = piece[-1:]
 
     def _finish(self, lines: list[bytes | RemoteProtocolError]) -> None:
-        if self._head:
-            size = self._size - (self._last == b"\r")
-            lines.append(too_long("a line", size, self._head, limit=self._max_line))
-            self._head = b""
+        whole = self._line.whole
+        line, size = self._line.take()
+        if whole:
+            self._check(line, lines)
         else:
-            self._check(b"".join(self._pieces), lines)
-        self._pieces.clear()
-        self._size = 0
+            size -= self._last == b"\r"
+            start = start_of(line, self._max_line)
+            lines.append(too_long("a line", size, start, limit=self._max_line))
 
     def _check(self, line: bytes, lines: list[bytes | RemoteProtocolError]) -> None:
         if line.endswith(b"\r"):
@@ -106,6 +102,37 @@ class LineSplitter:
             lines.append(too_long("a line", len(line), start, limit=self._max_line))
         else:
             lines.append(utf8("a line", line))
+
+
+class BoundedBytes:
+    """Collects bytes up to a limit; of more bytes, keeps the beginning and the number.
+
+    Attributes:
+        size: how many bytes arrived.
+        whole: whether all of them are kept.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._data = bytearray()  # not a list: many small pieces would take far more memory
+        self.size = 0
+        self.whole = True
+
+    def add(self, piece: bytes, size: int | None = None) -> None:
+        """Append a piece, of which ``size`` bytes arrived, if these were more."""
+        self.size += len(piece) if size is None else size
+        if self.whole:
+            self._data += piece
+            self.whole = self.size <= self._limit
+            if not self.whole:
+                self._data = bytearray(start_of(bytes(self._data), self._limit))
+
+    def take(self) -> tuple[bytes, int]:
+        """Return the bytes and how many arrived, and begin again."""
+        data, size = bytes(self._data), self.size
+        self._data.clear()
+        self.size, self.whole = 0, True
+        return data, size
 
 
 def start_of(data: bytes, limit: int) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from arcp_client.errors import RemoteProtocolError
-from arcp_client.transports._lines import start_of, too_long, utf8
+from arcp_client.transports._lines import BoundedBytes, too_long, utf8
 
 __all__ = ["EventSplitter"]
 
@@ -40,8 +40,8 @@ class EventSplitter:
         self.retry: float | None = None
         self._after_cr = False  # the next "\n" belongs to a line end that has been seen
         self._first = True  # the next line may begin with a byte order mark
-        self._line = _Bounded(max_event + _NAME)
-        self._event = _Bounded(max_event)
+        self._line = BoundedBytes(max_event + _NAME)
+        self._event = BoundedBytes(max_event)
         self._has_data = False
         self._id: str | None = None
 
@@ -108,32 +108,6 @@ class EventSplitter:
             messages.append(too_long("an event", size, data, limit=self._max))
         elif data and not data.isspace():
             messages.append(utf8("an event", data))
-
-
-class _Bounded:
-    """Bytes up to a limit; of more bytes, the beginning and the number."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._data = bytearray()  # not a list: many small pieces would take far more memory
-        self.size = 0
-        self.whole = True
-
-    def add(self, piece: bytes, size: int | None = None) -> None:
-        """Append a piece, of which ``size`` bytes arrived, if these were more."""
-        self.size += len(piece) if size is None else size
-        if self.whole:
-            self._data += piece
-            self.whole = self.size <= self._limit
-            if not self.whole:
-                self._data = bytearray(start_of(bytes(self._data), self._limit))
-
-    def take(self) -> tuple[bytes, int]:
-        """Return the bytes and how many arrived, and begin again."""
-        data, size = bytes(self._data), self.size
-        self._data.clear()
-        self.size, self.whole = 0, True
-        return data, size
 
 
 def _usable_id(value: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -79,6 +80,17 @@ def test_while_a_line_is_being_dropped_it_is_not_held_in_memory() -> None:
     for _ in range(1000):
         assert splitter.feed(b"x" * 1000) == []
         assert splitter.held == 0
+
+
+def test_small_pieces_of_a_line_take_little_more_memory_than_their_bytes() -> None:
+    splitter = LineSplitter(1_000_000)
+    tracemalloc.start()
+    try:
+        for number in range(50_000):
+            splitter.feed(b"%02d" % (number % 100))  # a new object each time
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_line_that_is_no_utf8_is_reported_and_the_next_one_is_read() -> None:
