@@ -95,11 +95,11 @@ class Agent:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.strip().split("\r\n")
-            headers = dict(line.lower().split(": ", 1) for line in lines[:])
-            exact = {line.split(": ", 1)[0].lower(): line.split(": ", 1)[1] for line in lines}
+            pairs = (line.split(": ", 1) for line in lines)
+            headers = {name.lower(): value for name, value in pairs}
             data = await reader.readexactly(int(headers.get("content-length", 0)))
             method, path, _ = first.split(" ")
-            request = Request(method, path, exact, json.loads(data) if data else None)
+            request = Request(method, path, headers, json.loads(data) if data else None)
             self.seen.append(request)
             await self._reply(request, writer)
 
