@@ -15,10 +15,7 @@ from arcp_client._postgres.functions import LOST, TOO_MANY
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
-from arcp_client.errors import (
-    StorageError,
-    request_error,
-)
+from arcp_client.errors import StorageError, request_error
 from arcp_client.runtime._log.directory import (
     CancelRequested,
     Change,
@@ -29,12 +26,7 @@ from arcp_client.runtime._log.directory import (
     Resync,
     SessionTaken,
 )
-from arcp_client.runtime._log.entries import (
-    JobInput,
-    KeyState,
-    LoggedJobState,
-    Watch,
-)
+from arcp_client.runtime._log.entries import JobInput, KeyState, LoggedJobState, Watch
 from arcp_client.runtime._log.inventories import Offer
 from arcp_client.runtime._log.postgres_agents import OtherAgents
 from arcp_client.runtime._log.postgres_dialogue import PostgresDialogue

@@ -26,7 +26,7 @@ _MOST_RUNS = 256
 
 
 class PostgresJobs:
-    """Reads jobs, and remembers how far it has read the events of those that go on.
+    """Reads jobs, and remembers up to which event it has read those that have not ended.
 
     Args:
         database: the connections.

@@ -100,7 +100,6 @@ class Leases:
         self._member = member
         self._lease = timedelta(seconds=lease)
         self._tell = tell
-        self._host: ReplicaHost | None = None
         self._announced = ""
 
     async def join(self, host: ReplicaHost) -> None:
@@ -110,14 +109,15 @@ class Leases:
             StorageError: the database cannot be used.
             StoreLocked: another live replica has this one's id.
         """
-        self._host = self._member.host = host
+        self._member.host = host
         self._member.bounds = host.bounds
         await self._enter()
 
     async def _enter(self) -> None:
         member, loop = self._member, asyncio.get_running_loop()
-        assert self._host is not None
-        begun, inventory = loop.time(), json.dumps(self._host.inventory())
+        host = member.host
+        assert host is not None
+        begun, inventory = loop.time(), json.dumps(host.inventory())
         await self.reap(member.id)  # of an earlier process with this id
         async with self._db.connection() as connection:
             known = member.renewed[0] > 0
@@ -139,8 +139,8 @@ class Leases:
                 self._lease,
                 inventory,
             )
-            if row is not None and self._host.webhooks:
-                await register(connection, member.id, self._host.webhooks)
+            if row is not None and host.webhooks:
+                await register(connection, member.id, host.webhooks)
         if row is None:
             raise StoreLocked(f"another replica named {member.id} is alive")
         self._announced = inventory
@@ -151,9 +151,9 @@ class Leases:
 
     async def renew(self) -> bool:
         """Renew the lease; False if it was past, or if a standby that was behind was promoted."""
-        assert self._host is not None
         member, begun = self._member, asyncio.get_running_loop().time()
-        epoch, inventory = member.epoch, json.dumps(self._host.inventory())
+        assert member.host is not None
+        epoch, inventory = member.epoch, json.dumps(member.host.inventory())
         async with self._db.connection() as connection:
             row = await connection.fetchrow(
                 "SELECT * FROM renew($1, $2, $3, $4, $5, $6, $7, $8)",
