@@ -295,9 +295,7 @@ class Dashboard:
                 idempotency_key=body.idempotency_key,
             )
         except (ValueError, TypeError, RecursionError) as error:
-            deep = isinstance(error, RecursionError)
-            why = "the input is nested too deeply" if deep else str(error)
-            raise Problem(400, "INVALID_REQUEST", why) from None
+            raise _invalid("input", error) from None
         self._inputs.add(job.id, self._scrubbed(body))
         label = bodies.label_of(body.input)
         if label is not None:
@@ -338,9 +336,7 @@ class Dashboard:
                 idempotency_key=body.idempotency_key,
             )
         except (ValueError, TypeError, RecursionError) as error:
-            deep = isinstance(error, RecursionError)
-            why = "the answer is nested too deeply" if deep else str(error)
-            raise Problem(400, "INVALID_REQUEST", why) from None
+            raise _invalid("answer", error) from None
         how = self.open_questions.taken(taken)
         return web.Response(body=frames.encoded(how), content_type="application/json")
 
@@ -352,6 +348,12 @@ class Dashboard:
                 "the dashboard is read-only",
                 "start it with --allow-control to submit and cancel jobs, and to answer questions",
             )
+
+
+def _invalid(what: str, error: Exception) -> Problem:
+    deep = isinstance(error, RecursionError)
+    why = f"the {what} is nested too deeply" if deep else str(error)
+    return Problem(400, "INVALID_REQUEST", why)
 
 
 def _stream(feeds: FeedRegistry, feed: JobFeed, link: LinkStatus) -> EventStream:
