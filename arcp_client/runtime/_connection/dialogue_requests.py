@@ -127,7 +127,7 @@ class DialogueRequests:
         request = checked(ListQuestions, frame)
         start = start_of(request)
         following = DelayedNotice(partial(session.control, _changed_notice(session)))
-        if request.follow:  # before the list is read: what changes meanwhile is told after it
+        if request.follow:  # first, so that no change after the list is read is missed
             self._questions.follow(session, following.due)
         if self._elsewhere is not None:
             entries, last = await self._elsewhere.page(session, request)
@@ -150,10 +150,10 @@ class DialogueRequests:
 
 
 class DelayedNotice:
-    """A notice that is sent once, not before it may be.
+    """Delays a notice of a change until the listing that it refers to was sent.
 
     Args:
-        send: sends it.
+        send: sends the notice.
     """
 
     def __init__(self, send: Callable[[], None]) -> None:
@@ -161,13 +161,13 @@ class DelayedNotice:
         self._due = self._begun = False
 
     def due(self) -> None:
-        """Send it now, or at the beginning."""
+        """Send the notice, now or by `begin`."""
         self._due = True
         if self._begun:
             self._send()
 
     def begin(self) -> None:
-        """Let it be sent from now on."""
+        """Send the notice from now on, and at once if it is due already."""
         self._begun = True
         if self._due:
             self._send()
