@@ -72,7 +72,8 @@ def is_whole(config: pytest.Config) -> bool:
     told: dict[str, bool] | None = getattr(config, "workerinput", None)
     if told is not None:
         return told["whole"]
-    return config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    selected = config.option.keyword or config.option.markexpr
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not selected
 
 
 def is_untraced(config: pytest.Config, where: str) -> bool:
