@@ -183,7 +183,8 @@ $(DEV_STAMP): pyproject.toml $(LOCK) | $(BIN)/pip$(EXE)
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    set -ex; apt-get update -q; \
 	    known=$$(for package in $$missing; do \
-	        apt-cache show $$package >/dev/null 2>&1 && echo $$package || true; done); \
+	        if apt-cache show $$package >/dev/null 2>&1; then echo $$package; \
+        else echo "apt does not know $$package (the tests that need it will say so)" >&2; fi; done); \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$known; \
 	elif [ -n "$$missing" ]; then \
 	    echo "not installed, and not root: $$missing (the tests that need them will say so)" >&2; \
