@@ -2,12 +2,11 @@
 
 import os
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
 
-from fastapi import Body, FastAPI, Header, HTTPException
+from fastapi import FastAPI, Header
 from fastapi.responses import StreamingResponse
 
-from arcp_client import Client, errors
+from arcp_client import Client
 from arcp_client.web import SSE_HEADERS
 
 
@@ -22,24 +21,13 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/jobs")
-async def submit(
-    agent: str,
-    input: Annotated[Any, Body()] = None,
-    idempotency_key: str | None = Header(None),
-) -> str:
-    job = await client.submit(agent, input, idempotency_key=idempotency_key)
+async def submit(agent: str) -> str:
+    job = await client.submit(agent)
     job.sse()  # from now on, the client keeps the events of the job for browsers
     return job.id
 
 
 @app.get("/jobs/{job_id}")
-async def follow(
-    job_id: str, after: str | None = None, last_event_id: str | None = Header(None)
-) -> StreamingResponse:
-    try:
-        frames = await client.sse(job_id, last_event_id=last_event_id or after)
-    except errors.JobNotFound as error:
-        raise HTTPException(404, str(error.message)) from error
-    except errors.PermissionDenied as error:
-        raise HTTPException(403, str(error.message)) from error
+async def follow(job_id: str, last_event_id: str | None = Header(None)) -> StreamingResponse:
+    frames = await client.sse(job_id, last_event_id=last_event_id)
     return StreamingResponse(frames, headers=SSE_HEADERS)

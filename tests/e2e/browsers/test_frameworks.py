@@ -34,11 +34,12 @@ SERVICES = {
     "quart-hypercorn": [*HYPERCORN, "with_quart:app"],
 }
 MOUNTED = {"mounted-uvicorn": [*UVICORN, "mounted:app"]}
+COMPLETE = {"complete-uvicorn": [*UVICORN, "complete_fastapi:app"]}
 
 
 def test_the_service_on_fastapi_is_short() -> None:
     lines = (EXAMPLES / "with_fastapi.py").read_text().splitlines()
-    assert sum(bool(line.strip()) for line in lines) <= 35
+    assert sum(bool(line.strip()) for line in lines) <= 25
 
 
 @pytest.fixture(params=SERVICES)
@@ -90,7 +91,7 @@ async def world(service: str) -> AsyncIterator[World]:
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    argv = [word.format(port=port) for word in (SERVICES | MOUNTED)[service]]
+    argv = [word.format(port=port) for word in (SERVICES | MOUNTED | COMPLETE)[service]]
     async with runtime, runtime.serve() as server:
         env = os.environ | {"ARCP_URL": server.url, "PORT": str(port)}
 
@@ -118,12 +119,12 @@ async def submitted(http: aiohttp.ClientSession, base: str) -> str:
             await asyncio.sleep(0.05)
 
 
-async def test_the_service_on_fastapi_starts_one_job_for_a_key_and_answers_404_for_none() -> None:
+async def test_the_complete_service_starts_one_job_for_a_key_and_knows_no_other() -> None:
     if not all(find_spec(module) for module in ("fastapi", "uvicorn")):
         pytest.skip("fastapi or uvicorn is not installed")
     async with (
         asyncio.timeout(SOON),
-        world("fastapi-uvicorn") as found,
+        world("complete-uvicorn") as found,
         aiohttp.ClientSession(found.base) as http,
     ):
         await submitted(http, found.base)
