@@ -650,7 +650,9 @@ class LeaseExpired(JobFailed):
 class BudgetExhausted(JobFailed):
     """A budget counter of the job's lease was spent (§9.6)."""
 
-    remedy: ClassVar[str] = "Submit the job again with a larger `cost.budget` in its lease."
+    remedy: ClassVar[str] = (
+        "Submit the job again with the same rights and a larger `cost.budget` in its lease."
+    )
 
 
 class QuestionExpired(JobFailed):

@@ -93,7 +93,8 @@ def _as_bytes(value: Any) -> bytes:
         return value
     if isinstance(value, str):
         return value.encode()
-    return digits.dumps(value, ascii=True, indent=2, separators=None, allow_nan=True).encode()
+    text = digits.dumps(value, ascii=True, indent=2, separators=None, allow_nan=True)
+    return f"{text}\n".encode()
 
 
 class JobHandle:
@@ -269,9 +270,10 @@ class JobHandle:
                 return
 
     async def save(self, path: str | PathLike[str]) -> int:
-        """Write a chunked result to a file as it arrives, or an inline result as text or JSON.
+        """Write the result to a file: a chunked result as it arrives, an inline one at the end.
 
-        Numbers have the digits that the agent sent.
+        Text and bytes are written unchanged. Any other value is written as JSON, with a newline at
+        the end and the digits that the runtime sent.
 
         Returns the number of bytes written. The file appears under its name only when complete.
 

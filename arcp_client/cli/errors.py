@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from arcp_client import _digits as digits
 from arcp_client import events
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.errors import (
@@ -44,7 +45,7 @@ from arcp_client.errors import (
     Unauthenticated,
 )
 
-__all__ = ["command_error", "error_exit", "loses_events"]
+__all__ = ["command_error", "error_exit", "loses_events", "taken_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class _Rule:
     code: Exit
     remedy: str = ""
 
+
+_WIDER = "submit it again: repeat your --lease options, and add what the message names"
 
 # The first match counts, so subclasses precede their bases.
 _RULES = (
@@ -67,13 +70,15 @@ _RULES = (
     _Rule(
         (BudgetExhausted,),
         Exit.LEASE,
-        "submit it again with a larger budget, such as --lease cost.budget=USD:5",
+        "submit it again: repeat your other --lease options, with a larger cost.budget,"
+        " such as --lease cost.budget=USD:5",
     ),
     _Rule(
-        (LeaseExpired, LeaseSubsetViolation),
+        (LeaseExpired,),
         Exit.LEASE,
-        "submit it again with a wider --lease",
+        "submit it again from Python, with a later expires_at; `run` has no option for it",
     ),
+    _Rule((LeaseSubsetViolation,), Exit.LEASE, _WIDER),
     _Rule((JobTimedOut,), Exit.TIMED_OUT, "give it more time with --max-runtime"),
     _Rule((JobCancelled,), Exit.FAILED),
     _Rule((JobFailed,), Exit.FAILED),
@@ -120,12 +125,23 @@ def command_error(error: ArcpError) -> CommandError:
         ended = next(_ENDED[cls] for cls in type(error).__mro__ if cls in _ENDED)
         happened = f"the job {ended(error)}"
         return CommandError(code, happened, remedy, help_url=error.help_url)
-    return CommandError(code, str(error), remedy, help_url=error.help_url)
+    happened = taken_text(error) if isinstance(error, QuestionAnswered) else str(error)
+    return CommandError(code, happened, remedy, help_url=error.help_url)
+
+
+def taken_text(error: QuestionAnswered) -> str:
+    """Whose answer was taken earlier, when, and its value, as far as the runtime says so."""
+    text = error.message or str(error)
+    if error.client:
+        text += f", with {error.client}"
+    if isinstance(error.details, dict) and "value" in error.details:
+        text += f": {digits.dumps(error.value):.200}"
+    return text
 
 
 _BY_CODE = {
-    "PERMISSION_DENIED": (Exit.LEASE, "the job's lease does not cover it; widen it with --lease"),
-    "LEASE_SUBSET_VIOLATION": (Exit.LEASE, "submit it again with a wider --lease"),
+    "PERMISSION_DENIED": (Exit.LEASE, f"the job's lease does not cover it; {_WIDER}"),
+    "LEASE_SUBSET_VIOLATION": (Exit.LEASE, _WIDER),
 }
 
 

@@ -68,7 +68,10 @@ _MEANINGS = {
     Exit.LEASE: (
         "lease or budget",
         "The job's lease expired or does not cover an operation, or the budget is exhausted.",
-        "Submit the job again with a wider `--lease`, such as `--lease cost.budget=USD:5`.",
+        "Submit the job again: repeat your other `--lease` options, and add the missing right or a"
+        " larger budget, such as `--lease cost.budget=USD:5`. A job with `--lease` has only the"
+        " rights that these options list. If the lease expired, submit the job from Python with a"
+        " later `expires_at`; `run` has no option for it.",
     ),
     Exit.GAP: (
         "a gap: events are lost",

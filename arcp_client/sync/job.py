@@ -206,9 +206,10 @@ class JobHandle:
         yield from self._access.iterate(self._job.chunks())
 
     def save(self, path: str | PathLike[str]) -> int:
-        """Write a chunked result to a file as it arrives; an inline one as text or JSON.
+        """Write the result to a file: a chunked result as it arrives, an inline one at the end.
 
-        Numbers have the digits that the agent sent.
+        Text and bytes are written unchanged. Any other value is written as JSON, with a newline at
+        the end and the digits that the runtime sent.
 
         Returns the number of bytes written. The file appears under its name only when complete.
 

@@ -1,4 +1,4 @@
-"""FastAPI: as in with_fastapi.py, with input, idempotency key, position and error statuses."""
+"""FastAPI: with_fastapi.py with input, idempotency key, position, token and error statuses."""
 
 import os
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ async def lifespan(app: FastAPI):
         yield
 
 
-client = Client(os.environ["ARCP_URL"])
+client = Client(os.environ["ARCP_URL"], token=os.environ.get("ARCP_TOKEN"))
 app = FastAPI(lifespan=lifespan)
 
 
@@ -27,7 +27,10 @@ async def submit(
     input: Annotated[Any, Body()] = None,
     idempotency_key: str | None = Header(None),
 ) -> str:
-    job = await client.submit(agent, input, idempotency_key=idempotency_key)
+    try:
+        job = await client.submit(agent, input, idempotency_key=idempotency_key)
+    except errors.RequestError as error:  # no such agent, an invalid input, the key of another job
+        raise HTTPException(400, str(error.message)) from error
     job.sse()  # from now on, the client keeps the events of the job for browsers
     return job.id
 

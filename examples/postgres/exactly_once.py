@@ -1,4 +1,7 @@
-"""Each event has exactly one row in PostgreSQL, although a client stops in the middle of one."""
+"""Each event has exactly one row in PostgreSQL, although a client stops in the middle of one.
+
+The first client ends with the traceback of its handler, which stands for a crash.
+"""
 
 import asyncio
 import sys
@@ -10,7 +13,10 @@ from arcp_client import Client, JobContext, Runtime, errors, events
 from arcp_client.stores import PostgresStore
 
 runtime = Runtime(name="shop")
-TABLE = "CREATE TABLE IF NOT EXISTS charges (job text, step integer, amount numeric)"
+TABLE = """
+DROP TABLE IF EXISTS charges;  -- of an earlier run of this example
+CREATE TABLE charges (job text, step integer, amount numeric)
+"""
 
 
 @runtime.agent("orders")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +62,18 @@ def test_every_example_is_shown() -> None:
     assert {path.name for path in EXAMPLES} <= shown
 
 
+def test_the_gallery_says_what_an_example_needs() -> None:
+    gallery = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    base = {re.split(r"[^\w-]", name)[0].replace("-", "_") for name in project["dependencies"]}
+    known = {*sys.stdlib_module_names, *base, "arcp_client"}
+    for path in EXAMPLES:
+        imports = re.findall(r"^ *(?:from|import) (\w+)", path.read_text("utf-8"), re.MULTILINE)
+        rows = [line for line in gallery.splitlines() if f"`{path.name}`" in line]
+        for module in set(imports) - known:
+            assert any(module in row for row in rows), f"{path.name} needs {module}"
+
+
 def test_the_tests_that_the_guarantees_name_are_there() -> None:
     named = TEST_NAME.findall(GUARANTEES.read_text(encoding="utf-8"))
     assert named
@@ -100,6 +114,23 @@ def test_example_prints_the_same_against_a_served_runtime(path: Path) -> None:
         )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == path.with_suffix(".out").read_text(encoding="utf-8")
+
+
+def test_the_command_of_the_tutorial_ends_as_its_program_does() -> None:
+    page = (ROOT / "docs" / "tutorial" / "02-your-own-agent.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^ *\$ \.venv/bin/arcp-client (run .*)$", page, re.MULTILINE)
+    with served("--agents", "examples.lease_and_budget:runtime") as url:
+        done = subprocess.run(
+            [sys.executable, "-m", "arcp_client", *shlex.split(command), "--url", url],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=50,
+        )
+    assert done.returncode == 6, done.stderr
+    assert "BUDGET_EXHAUSTED" in done.stderr
+    assert done.stderr.count("delegates to summarise") == 2
 
 
 def test_the_smallest_client_prints_what_is_documented(tmp_path: Path) -> None:

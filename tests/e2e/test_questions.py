@@ -45,6 +45,7 @@ def test_a_question_that_is_answered_elsewhere_is_no_longer_asked(here: Env) -> 
         late = run(here, "answer", question["job_id"], question["question_id"], "wait")
         assert late.returncode == 1
         assert "anonymous answered at" in late.stderr
+        assert ': "go"\n' in late.stderr
 
 
 def test_a_pipe_gets_the_question_as_json_and_the_command_that_answers_it(

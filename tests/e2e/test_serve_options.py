@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from arcp_client import Client, WebSocketConnector, errors
+from arcp_client import Client, WebSocketConnector, errors, events
 from tests.e2e.forks import Process
 from tests.e2e.shell import COMMAND, fresh, run
 from tests.unit.runtime.certificate import self_signed, trusting
 from tests.unit.runtime.webhooks.receiver import Receiver
 
+ROOT = Path(__file__).parents[2]
 AGENTS = """
 from arcp_client import Runtime
 
@@ -188,6 +190,23 @@ def test_a_host_that_is_no_name_is_refused(directory: Path) -> None:
 
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+async def test_the_command_of_the_page_about_webhooks_calls_one(directory: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "webhooks.md").read_text(encoding="utf-8")
+    (options,) = re.findall(r"^\$ arcp-client serve (.*) --webhook \S+$", page, re.MULTILINE)
+    shutil.copy(ROOT / "examples" / "agents" / "webhook_agents.py", directory)
+    (directory / "secret").write_text(SECRET)
+    async with asyncio.timeout(50), Receiver(secret=SECRET) as receiver:
+        called = ["--webhook", receiver.url, "--webhook-secret", "secret"]
+        with serving(directory, *options.split(), *called) as (url, _):
+            async with Client(url) as client:
+                job = await client.submit("deploy", "1.4")
+                async for question in job.events(events.Question):
+                    await job.answer(question.question_id, "yes")
+                assert (await job.result()).value == "yes"
+            calls = await receiver.until(3)
+    assert [call["type"] for call in calls] == ["question.opened", "question.settled", "job.ended"]
 
 
 async def test_a_webhook_is_called_with_the_secret_of_a_file(directory: Path) -> None:

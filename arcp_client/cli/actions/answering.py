@@ -11,6 +11,7 @@ from rich.console import Console
 
 from arcp_client import Client, OpenQuestion, events
 from arcp_client._tasks import start
+from arcp_client.cli.errors import taken_text
 from arcp_client.cli.prompt import ask_line
 from arcp_client.cli.typed_answers import answer_of, expected
 from arcp_client.cli.view import terminal
@@ -65,9 +66,7 @@ class Asker:
                     self._tell(str(error))
                     continue
                 except QuestionAnswered as first:
-                    self._tell(
-                        f"{first.by} has answered, with {first.client}: {first.value!r:.200}"
-                    )
+                    self._tell(taken_text(first))
                 except ArcpError as error:
                     self._tell(str(error))
                 return

@@ -32,7 +32,7 @@ def answer(
     """Answer a question that the agent of a job has asked.
 
     The runtime accepts only the first answer. If someone else has answered already, the command
-    says who and what.
+    says who, when and what.
     """
     from arcp_client.cli.actions import answer as action
     from arcp_client.cli.connection import place

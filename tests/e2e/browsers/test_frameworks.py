@@ -56,11 +56,13 @@ class World:
     def __init__(
         self,
         base: str,
+        url: str,
         process: asyncio.subprocess.Process,
         gate: asyncio.Event,
         again: Callable[[], Awaitable[asyncio.subprocess.Process]],
     ) -> None:
         self.base = base
+        self.url = url
         self.process = process
         self.again = again
         self.gate = gate
@@ -80,7 +82,7 @@ class World:
 @asynccontextmanager
 async def world(service: str) -> AsyncIterator[World]:
     gate = asyncio.Event()
-    runtime = Runtime()
+    runtime = Runtime(auth={"ann": "ann", "bob": "bob"} if service in COMPLETE else None)
 
     @runtime.agent("say")
     async def say(input: Any, job: JobContext) -> None:
@@ -93,14 +95,14 @@ async def world(service: str) -> AsyncIterator[World]:
         port = free.getsockname()[1]
     argv = [word.format(port=port) for word in (SERVICES | MOUNTED | COMPLETE)[service]]
     async with runtime, runtime.serve() as server:
-        env = os.environ | {"ARCP_URL": server.url, "PORT": str(port)}
+        env = os.environ | {"ARCP_URL": server.url, "ARCP_TOKEN": "ann", "PORT": str(port)}
 
         async def start() -> asyncio.subprocess.Process:
             return await asyncio.create_subprocess_exec(
                 sys.executable, *argv, cwd=EXAMPLES, env=env, stdin=asyncio.subprocess.DEVNULL
             )
 
-        found = World(f"http://127.0.0.1:{port}", await start(), gate, start)
+        found = World(f"http://127.0.0.1:{port}", server.url, await start(), gate, start)
         try:
             yield found
         finally:
@@ -119,7 +121,7 @@ async def submitted(http: aiohttp.ClientSession, base: str) -> str:
             await asyncio.sleep(0.05)
 
 
-async def test_the_complete_service_starts_one_job_for_a_key_and_knows_no_other() -> None:
+async def test_the_complete_service_starts_one_job_for_a_key_and_answers_each_refusal() -> None:
     if not all(find_spec(module) for module in ("fastapi", "uvicorn")):
         pytest.skip("fastapi or uvicorn is not installed")
     async with (
@@ -136,6 +138,20 @@ async def test_the_complete_service_starts_one_job_for_a_key_and_knows_no_other(
         assert len(ids) == 1
         async with http.get("/jobs/job_unknown") as response:
             assert response.status == 404
+        async with http.post("/jobs?agent=missing") as response:
+            assert response.status == 400
+            assert "missing" in (await response.json())["detail"]
+        headers = {"Idempotency-Key": "order-1"}
+        async with http.post("/jobs?agent=say", json={"to": 4}, headers=headers) as response:
+            assert response.status == 400
+        async with Client(found.url, token="bob") as other:
+            job = await other.submit("say")
+            async with http.get(f"/jobs/{job.id}") as response:
+                assert response.status == 403
+            own = ids.pop().strip('"')
+            async with http.get(f"/jobs/{own}") as response:
+                assert response.status == 200
+            await other.detach()
 
 
 async def test_a_browser_reconnects_to_a_service_and_the_service_ends_with_its_streams_open(

@@ -48,6 +48,31 @@ def test_the_exit_code_of_an_error(error: errors.ArcpError, code: Exit) -> None:
 def test_an_exhausted_budget_names_the_option_that_grants_a_larger_one() -> None:
     told = command_error(errors.BudgetExhausted("no", code="BUDGET_EXHAUSTED"))
     assert "--lease cost.budget=USD:" in told.remedy
+    assert "repeat your other --lease options" in told.remedy
+
+
+def test_an_expired_lease_is_not_extended_by_an_option_that_is_not_there() -> None:
+    told = command_error(errors.LeaseExpired("no", code="LEASE_EXPIRED"))
+    assert "expires_at" in told.remedy
+    assert "--lease" not in told.remedy
+
+
+DETAILS = {"by": "ann", "client": "phone/1", "at": "noon", "value": {"go": [1.5, "\u00fc"]}}
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        (DETAILS, 'ann answered at noon, with phone/1: {"go":[1.5,"\u00fc"]}'),
+        ({"value": None}, "ann answered at noon: null"),
+        ({"value": "x" * 500}, f'ann answered at noon: "{"x" * 199}'),
+        (None, "ann answered at noon"),
+        ("odd", "ann answered at noon"),
+    ],
+)
+def test_a_late_answer_is_told_who_answered_and_what(details: object, told: str) -> None:
+    late = errors.QuestionAnswered("ann answered at noon", details=details)
+    assert command_error(late).happened == told
 
 
 def test_a_certificate_that_does_not_verify_is_no_question_of_the_address() -> None:

@@ -196,8 +196,20 @@ async def test_chunks_can_be_read_while_they_come_and_saved_to_a_file(
     assert await job.save(path) == 3000
     assert path.read_bytes() == b"".join(pieces)
     inline = await client.submit("echo", {"a": 1})
-    await inline.save(path)
-    assert path.read_text() == '{\n  "a": 1\n}'
+    assert await inline.save(path) == path.stat().st_size
+    assert path.read_text() == '{\n  "a": 1\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("value", "saved"),
+    [("text", b"text"), ("line\n", b"line\n"), ("", b""), (None, b"null\n"), ([], b"[]\n")],
+)
+async def test_only_a_result_that_is_saved_as_json_gets_a_newline(
+    client: Client, tmp_path: Path, value: object, saved: bytes
+) -> None:
+    job = await client.submit("echo", value)
+    await job.save(tmp_path / "result")
+    assert (tmp_path / "result").read_bytes() == saved
 
 
 async def test_a_result_replaces_files_only_and_writes_through_nothing(
