@@ -60,6 +60,7 @@ class MixedHistory(Peer):
             # Live events may come before the confirmation: they belong behind the history.
             self._mixed.add(job_id)
             self.transparent = False
+            self.view.receiver.look()
             self.view.receiver.remember(job_id)
         yield from super().outgoing(request, now)
         if mixed and job_id is not None:

@@ -157,7 +157,8 @@ class EventRun(list[Event]):
         envelopes: their envelopes, if each event is equal to the one that is decoded from its
             envelope; ``None`` otherwise.
         one_job: all events are of one job.
-        more: a frame after the last event has left actions for `Session.take`.
+        more: a frame after the last event was taken in, too; it may have left actions for
+            `Session.take`.
     """
 
     __slots__ = ("envelopes", "more", "one_job")

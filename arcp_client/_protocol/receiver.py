@@ -220,15 +220,19 @@ class Receiver:
 
     # -- frames
 
-    def deliver_run(self, frames: Sequence[bytes], start: int) -> tuple[EventRun, Received | None]:
+    def deliver_run(
+        self, frames: Sequence[bytes], now: float, start: int
+    ) -> tuple[EventRun, Received | None]:
         """The fast path: deliver the frames that are next in order and need no further check.
 
         Args:
             frames: encoded frames, in order.
+            now: the time of their arrival.
             start: the position of the first one to deliver.
 
         Returns:
-            Their events, and the first other frame, if there is one.
+            Their events, and the first other frame, if there is one. An event that must not be
+            delivered ends the run, too; it needs no more than its place in the order.
         """
         run, other = EventRun(), None
         reassembly, table, reserved = self._reassembly, self._table, self.reserved
@@ -248,24 +252,29 @@ class Receiver:
                 job is None
                 or seq != cursor + 1
                 or not plain
-                # `not job.plain`, without the call: this runs for each event
-                or job.recovering is not None
-                or job.delivered is not None
                 or job.unsubscribing
+                or (job.recovering is not None and job.recovering.may_have_lost_events)
                 or (kind is StatusPayload and rotates(payload))
             ):
                 other = Received(frame, data)
                 break
+            cursor = seq
+            if job.recovering is not None:
+                self.seen(job, frame, now)
+            # `not job.plain`, without the call: this runs for each event
+            checked = job.delivered is not None or job.recovering is not None
+            if checked and not self._is_new(frame):
+                run.more = True
+                break
             if job is not last:
                 last = job
                 jobs += 1
-            cursor = seq
             run.append(BUILDERS[kind](frame, data, seq <= reserved))
         reassembly.cursor = cursor
         if run and not run[0].redelivered:
             run.envelopes = frames[start : start + len(run)]
         run.one_job = jobs == 1
-        run.more = other is not None
+        run.more = run.more or other is not None
         return run, other
 
     def look(self) -> None:

@@ -322,7 +322,7 @@ class Session:
         """
         self._out.heartbeat.heard_at = now
         if self.state is LIVE and not self._actions:
-            run, received = self._receiver.deliver_run(frames, start)
+            run, received = self._receiver.deliver_run(frames, now, start)
             if received is None:
                 return run
         elif start < len(frames):
