@@ -150,6 +150,19 @@ class Scrubber:
         text = self._pairs(text)
         return _BASIC.sub(_basic, _BEARER.sub(_bearer, text))
 
+    def finds_nothing(self, line: bytes) -> bool:
+        """Whether it is certain, from one search, that nothing in a JSON object is masked.
+
+        This is faster than to search each string.
+
+        Args:
+            line: the object in UTF-8; none of its names is that of a secret.
+        """
+        if self._names or b"\\" in line:  # a string may differ from its escaped form
+            return False
+        text = line.decode()
+        return not _hinted(text) and self._values.masked(text) == text
+
     def _walk(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.text(value)

@@ -16,7 +16,7 @@ import msgspec
 
 from arcp_client import _digits as digits
 from arcp_client import transcripts
-from arcp_client.events import Event
+from arcp_client.events import Event, Log, Metric, Progress, ResultChunk, Status, Thought, envelope
 
 __all__ = [
     "CONTINUE",
@@ -124,11 +124,35 @@ def mark_of(entry: bytes) -> str | None:
 
 def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:
     """An event as JSON; secrets are masked as in a transcript."""
+    flat = _flat(event)
+    if flat is not None and scrubber.finds_nothing(flat):
+        return flat
     line = transcripts.encode(transcripts.entry(event, 0.0), scrubber)
     try:
         return bytes(msgspec.json.decode(line, type=_EventLine).event)
     except ValueError:  # a lone surrogate again
         return digits.dumps(digits.loads(line)["event"], ascii=True).encode()
+
+
+_NUMBERED = (Progress, Metric)
+_FLAT = frozenset({Log, Thought, Status, ResultChunk, *_NUMBERED})
+"""The kinds of events that a job sends most, which contain no JSON values of the peer."""
+
+
+def _flat(event: Event) -> bytes | None:
+    """An event as JSON; ``None`` if it may contain names of the peer, or digits to preserve."""
+    if type(event) not in _FLAT:
+        return None
+    if isinstance(event, _NUMBERED) and digits.has_odd_numbers(envelope(event)):
+        return None
+    fields = msgspec.structs.asdict(event)
+    del fields["_frame"]
+    if fields.get("dimensions") is not None:
+        return None
+    try:
+        return msgspec.json.encode(fields)
+    except (ValueError, OverflowError):  # a lone surrogate, or an integer of more than 64 bits
+        return None
 
 
 def entry(at: int, event: bytes) -> bytes:

@@ -1,0 +1,136 @@
+"""An event is encoded and masked in the same way by the short path and by that of transcripts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from arcp_client import transcripts
+from arcp_client._feeds import frames
+from arcp_client._wire.build import to_event
+from arcp_client._wire.codec import decode_event
+from arcp_client.events import Event, Gap, Thought
+from arcp_client.transcripts import Scrubber
+
+SECRETS = ['pa55"wörd', "hunter2", "abc", "li\nne4"]
+TEXTS = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(
+        [
+            "password: hunter3",
+            "the hunter2 of all",
+            "PASSWORD=x",
+            'pa55"wörd',
+            "Bearer abcdefgh",
+            "see https://me:you@host/x",
+            "abc",
+            "Abc abcd",
+            "a\\b",
+            "a li\nne4",
+            "café",
+        ]
+    ),
+)
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70), st.sampled_from(["1.50", "-0", "1e3", "12345678901234567.89"])
+)
+BODIES = st.one_of(
+    st.tuples(st.just("log"), st.fixed_dictionaries({"level": TEXTS, "message": TEXTS})),
+    st.tuples(st.just("thought"), st.fixed_dictionaries({"text": TEXTS})),
+    st.tuples(st.just("status"), st.fixed_dictionaries({"phase": TEXTS, "message": TEXTS})),
+    st.tuples(
+        st.just("progress"),
+        st.fixed_dictionaries({"current": NUMBERS}, optional={"total": NUMBERS, "units": TEXTS}),
+    ),
+    st.tuples(
+        st.just("metric"),
+        st.fixed_dictionaries(
+            {"name": TEXTS, "value": NUMBERS},
+            optional={"dimensions": st.dictionaries(st.sampled_from(["jw-t", "a"]), TEXTS)},
+        ),
+    ),
+    st.tuples(
+        st.just("result_chunk"),
+        st.fixed_dictionaries(
+            {
+                "result_id": TEXTS,
+                "chunk_seq": st.integers(0, 9),
+                "data": TEXTS,
+                "encoding": st.just("utf8"),
+                "more": st.booleans(),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("tool_call"),
+        st.fixed_dictionaries(
+            {"tool": TEXTS, "args": st.dictionaries(st.sampled_from(["se-cret", "q"]), TEXTS)}
+        ),
+    ),
+)
+
+
+def received(kind: str, body: dict[str, Any], *, ids: str = "1") -> Event:
+    """The event of a frame with these values; a number in a string is put in as it is written."""
+    frame = {
+        "arcp": "1.1",
+        "id": f"evt_{ids}",
+        "type": "job.event",
+        "session_id": "sess_1",
+        "job_id": "job_1",
+        "event_seq": 1,
+        "payload": {"kind": kind, "ts": "2026-01-01T00:00:00.000001Z", "body": body},
+    }
+    text = json.dumps(frame, ensure_ascii=False)
+    for name in ("current", "total", "value"):
+        if isinstance(body.get(name), str):
+            text = text.replace(f'"{name}": "{body[name]}"', f'"{name}": {body[name]}')
+    data = text.encode()
+    return to_event(decode_event(data), data)
+
+
+def as_in_a_transcript(event: Event, scrubber: Scrubber) -> Any:
+    line = transcripts.encode(transcripts.entry(event, 0.0), scrubber)
+    return frames.decoded(line)["event"]
+
+
+@given(told=BODIES, secrets=st.sets(st.sampled_from(SECRETS)), ids=TEXTS)
+@example(told=("thought", {"text": "nothing"}), secrets=set(), ids="1")
+@example(told=("progress", {"current": "1.50"}), secrets=set(), ids="1")
+@example(told=("thought", {"text": "a li\nne4"}), secrets={"li\nne4"}, ids="1")
+@example(told=("thought", {"text": "the hunter2 of all"}), secrets={"hunter2"}, ids="1")
+@example(
+    told=("metric", {"name": "n", "value": 1, "dimensions": {"jw-t": "x"}}), secrets=set(), ids="1"
+)
+def test_an_event_is_encoded_and_masked_as_in_a_transcript(
+    told: tuple[str, dict[str, Any]], secrets: set[str], ids: str
+) -> None:
+    event, scrubber = received(*told, ids=ids), Scrubber(secrets)
+    encoded = frames.decoded(frames.plain(event, scrubber))
+    expected = as_in_a_transcript(event, scrubber)
+    assert encoded == expected
+    assert str(encoded) == str(expected), "digits and order, too"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Thought(text="\ud800"),
+        Gap(first=1, last=2, reason="lost"),
+        received("progress", {"current": 2**70}),
+        received("log", {"level": "info", "message": "x" * 100_000}),
+    ],
+    ids=["surrogate", "gap", "integer", "long"],
+)
+def test_an_event_that_is_rare_is_encoded_and_masked_as_in_a_transcript(event: Event) -> None:
+    assert frames.decoded(frames.plain(event, Scrubber())) == as_in_a_transcript(event, Scrubber())
+
+
+def test_further_names_of_secrets_are_masked() -> None:
+    event = received("thought", {"text": "colour: scarlet"})
+    assert b"scarlet" not in frames.plain(event, Scrubber(names=["colour"]))
+    assert b"colour: scarlet" in frames.plain(event, Scrubber())
