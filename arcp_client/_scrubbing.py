@@ -30,6 +30,7 @@ def _set(words: str) -> frozenset[str]:
 
 _DEEPEST = 200
 _SHORT = 4
+_LONG_NAME = 200
 
 # Names are split into words: apiKey, api_key and X-Api-Key are the words api, key.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -140,8 +141,9 @@ class Scrubber:
     def text(self, text: str) -> str:
         """The string with its secrets masked."""
         text = self._values.masked(text)
-        if not self._names and not _hinted(text):
-            return text
+        return self._searched(text) if self._names or _hinted(text) else text
+
+    def _searched(self, text: str) -> str:
         text = _PEM.sub(MASK, text)
         text = _KNOWN_FORMS.sub(MASK, text)
         text = _USERINFO.sub(MASK, text)
@@ -199,10 +201,13 @@ class Scrubber:
     def _name(self, name: Any, taken: dict[Any, Any]) -> Any:
         if not isinstance(name, str):
             return name
-        shown, n = self.text(name), 1
+        masked, n = self._values.masked(name), 1
+        if self._names or len(name) > _LONG_NAME or _hinted_name(masked):
+            masked = self._searched(masked)
+        shown = masked
         while shown in taken:  # two masked names would collide, and a field would be lost
             n += 1
-            shown = f"{self.text(name)} ({n})"
+            shown = f"{masked} ({n})"
         return shown
 
     def _under(self, name: Any, value: Any, depth: int) -> Any:
@@ -234,7 +239,7 @@ class Scrubber:
         return value if value is None or isinstance(value, int | float | Decimal) else MASK
 
     def _kind(self, name: Any) -> str:
-        if not isinstance(name, str) or len(name) > 200:
+        if not isinstance(name, str) or len(name) > _LONG_NAME:
             return ""
         if self._names and tuple(_words(name)) in self._names:
             return "secret"
@@ -286,6 +291,9 @@ def _hinted(text: str) -> bool:
         if hint in folded:
             return True
     return False
+
+
+_hinted_name = lru_cache(maxsize=4096)(_hinted)  # the same names come again and again
 
 
 def _bearer(found: re.Match[str]) -> str:

@@ -251,6 +251,8 @@ class BackPressure:
         """
         if self._follower is not None:
             self._follower(None)
+        if self.paused is None and not self._stored:
+            return  # the backlog, which takes time with many jobs, matters to nothing
         caught_up = bool(self._events) or self._consumers.backlog() <= self.low
         if caught_up and self._stored and self.refill is not None:
             self.refill()
