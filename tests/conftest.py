@@ -8,6 +8,8 @@ import gc
 import inspect
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -89,6 +91,19 @@ def untraced(request: pytest.FixtureRequest) -> Iterator[None]:
     Each line that they run is run by other tests as well.
     """
     with tracing.not_measured(request.config):
+        yield
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[None]:
+    """For modules whose programs may be forks: see `tests.forks`."""
+    if sys.platform != "linux":
+        yield
+        return
+    from tests.forks import execute_child  # POSIX only
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "_execute_child", execute_child)
         yield
 
 

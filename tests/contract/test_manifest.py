@@ -11,6 +11,8 @@ import pytest
 
 from tests.contract.requirements import REQUIREMENTS, by_id, requirement
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 FILES = Path(__file__).parents[2] / "examples" / "deploy"
 CONTAINER = (FILES / "Containerfile").read_text(encoding="utf-8")
 UNIT = ConfigParser(interpolation=None)

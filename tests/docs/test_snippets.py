@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 ROOT = Path(__file__).parents[2]
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

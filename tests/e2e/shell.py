@@ -15,7 +15,7 @@ from pathlib import Path
 import pexpect
 import pyte
 
-from tests.e2e.forks import Process, Spawn
+from tests.forks import Process, Spawn
 
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, "-m", "arcp_client.cli"]

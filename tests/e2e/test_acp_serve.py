@@ -13,6 +13,8 @@ from arcp_client import Runtime
 from arcp_client.acp import AcpClient, updates
 from tests.e2e.shell import COMMAND
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:

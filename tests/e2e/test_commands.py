@@ -15,7 +15,6 @@ import pexpect
 import pytest
 
 from arcp_client import Client, StdioConnector
-from tests.e2e.forks import Process
 from tests.e2e.shell import (
     COMMAND,
     ESCAPE,
@@ -29,6 +28,7 @@ from tests.e2e.shell import (
     serving,
     terminal,
 )
+from tests.forks import Process
 
 Done = subprocess.CompletedProcess[str]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.forks import Process
 from tests.e2e.shell import COMMAND, ESCAPE, Env, ended, fresh, run, screen, serving, terminal
+from tests.forks import Process
 
 LEASE = ["--lease", "tool.call=*", "--lease", "agent.delegate=*", "--lease", "cost.budget=USD:5"]
 

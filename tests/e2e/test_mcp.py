@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.e2e.forks import Process
 from tests.e2e.shell import COMMAND, Env, fresh, run, serving
+from tests.forks import Process
 from tests.unit.mcp.mcp_tasks import Created, Tasks, ended
+
+pytestmark = pytest.mark.usefixtures("forked")
 
 HERE = Path(__file__).parent
 REPORT = {"title": "May", "pages": 2}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.forks import Process
 from tests.e2e.shell import (
     COMMAND,
     Env,
@@ -25,6 +24,7 @@ from tests.e2e.shell import (
     serving,
     terminal,
 )
+from tests.forks import Process
 
 Done = subprocess.CompletedProcess[str]
 MOST = 16

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from arcp_client import Client, WebSocketConnector, errors, events
-from tests.e2e.forks import Process
 from tests.e2e.shell import COMMAND, fresh, run
+from tests.forks import Process
 from tests.unit.runtime.certificate import self_signed, trusting
 from tests.unit.runtime.webhooks.receiver import Receiver
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.forks import Process
 from tests.e2e.shell import COMMAND, Env, ended, fresh, job_of, run, screen, serving
+from tests.forks import Process
 
 pytest.importorskip("textual")
 

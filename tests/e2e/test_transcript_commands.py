@@ -15,7 +15,6 @@ from urllib.request import Request, urlopen
 import pytest
 
 from arcp_client.transcripts import EndLine, EventLine, OutcomeLine, read
-from tests.e2e.forks import Process
 from tests.e2e.shell import (
     COMMAND,
     PATIENCE,
@@ -28,6 +27,7 @@ from tests.e2e.shell import (
     serving,
     terminal,
 )
+from tests.forks import Process
 
 Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]

@@ -21,6 +21,8 @@ import pytest
 from arcp_client import JobContext, Runtime
 from tests.postgres import Cluster
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 CHILD = Path(__file__).with_name("effects_child.py")
 IN_EACH_LIFE = 40
 PATIENT = pytest.mark.skipif("ARCP_SLOW" not in os.environ, reason="set ARCP_SLOW=1")

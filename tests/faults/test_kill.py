@@ -18,6 +18,8 @@ import pytest
 
 from arcp_client import JobContext, Runtime
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 TOTAL = 5000
 CHILD = Path(__file__).with_name("durable_child.py")
 ENDED = Path(__file__).with_name("ended_child.py")

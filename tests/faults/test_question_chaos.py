@@ -22,6 +22,8 @@ from tenacity import wait_fixed
 from arcp_client import ArcpError, Client, Reconnect, Timeouts, errors
 from tests.e2e.shell import free_port
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 CHILD = Path(__file__).with_name("asking_child.py")
 SLOW = "ARCP_SLOW" in os.environ
 WORKS, QUESTIONS, KILLS = (200, 10, 12) if SLOW else (12, 5, 3)

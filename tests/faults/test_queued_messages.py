@@ -14,6 +14,8 @@ from tenacity import wait_fixed
 from arcp_client import Client, Reconnect, errors, events
 from tests.e2e.shell import free_port
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 CHILD = Path(__file__).with_name("listening_child.py")
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.replicas.chaos import FAULTS, Chaos, Size
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 SLOW = "ARCP_SLOW" in os.environ
 SEEDS = [int(os.environ["CHAOS_SEED"])] if "CHAOS_SEED" in os.environ else list(range(1, 6))
 AGAIN = "ARCP_SLOW=1 python -m pytest -s tests/replicas/test_chaos.py"

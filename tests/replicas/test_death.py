@@ -23,6 +23,8 @@ from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
 from tests.replicas.test_sessions import read_to
 from tests.unit.runtime.peer import seqs
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 LEASE = 3.0
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.postgres import Cluster
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 ROOT = Path(__file__).parents[2]
 
 

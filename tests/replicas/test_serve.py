@@ -11,12 +11,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from arcp_client import Client, Limits, MemoryEventLog
 from arcp_client.runtime import Runtime
 from tests.e2e.shell import COMMAND, fresh, run
 from tests.postgres import PASSWORD, Cluster, free_port
 from tests.replicas.test_death import Balancer
+
+pytestmark = pytest.mark.usefixtures("forked")
 
 AGENTS = """
 import asyncio

@@ -19,6 +19,8 @@ import pytest
 from arcp_client import Client, JobContext, Runtime
 from tests.unit.web.kit import Parser, Timeline
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 EXAMPLES = Path(__file__).parents[3] / "examples" / "browsers"
 SOON = 60.0
 LINES = 2000

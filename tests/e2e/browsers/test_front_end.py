@@ -10,10 +10,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import pytest
 import pytest_asyncio
 from playwright.async_api import async_playwright, expect
 
 from tests.e2e.web.conftest import ARGS, chromium
+
+pytestmark = pytest.mark.usefixtures("forked")
 
 SERVICE = Path(__file__).parents[3] / "examples" / "browsers" / "front_end.py"
 SOON = 30.0

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.forks import Process
 from tests.e2e.shell import COMMAND, Env, ended, fresh, job_of, run, serving, terminal
 from tests.e2e.web.conftest import MakeContext
+from tests.forks import Process
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 

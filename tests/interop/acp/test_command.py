@@ -13,8 +13,8 @@ import pexpect
 import pytest
 
 from tests.e2e import shell
-from tests.e2e.forks import Spawn
 from tests.e2e.shell import COMMAND, Env, fresh, serving
+from tests.forks import Spawn
 
 ROOT = Path(__file__).parents[3]
 ECHO = [sys.executable, str(ROOT / "examples" / "agents" / "echo.py")]

@@ -11,6 +11,8 @@ from arcp_client import Client, Runtime, events
 from arcp_client.acp import AcpClient, host, updates
 from tests.interop.acp.conftest import HERE, npm_program
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("versions", [(1, 2), (2, 1), (2,)])

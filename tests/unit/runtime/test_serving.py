@@ -21,6 +21,8 @@ from tests.unit.runtime.conftest import MakeRuntime
 from tests.unit.runtime.peer import Peer, bodies, seqs
 from tests.unit.runtime.sessions.test_resume import started
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def counting(runtime: Runtime) -> None:
     @runtime.agent("count")

@@ -24,6 +24,8 @@ from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import CommandError
 from arcp_client.cli.output_format import Output
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 ROOT = Path(__file__).parents[4]
 COMMAND = [sys.executable, "-m", "arcp_client.cli", "web"]
 TOKEN = "a-token-to-log-in-with"

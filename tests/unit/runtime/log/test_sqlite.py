@@ -20,6 +20,8 @@ from arcp_client.transports import WebSocketConnector
 from tests.unit.runtime.peer import Peer, seqs
 from tests.unit.runtime.sessions.test_resume import started
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
