@@ -28,11 +28,13 @@ FULL     the file is empty, and consumers have caught up          READING
 any      the link has ended                                       READING
 =======  =======================================================  =======
 
-The reader checks every few frames. In ASIDE, the check for HELD comes first. *Consumers have caught
-up* when the slowest has at most half of the soft limit outstanding; for a check in ASIDE, it is
-enough that the limit which led there is no longer reached. While a handler awaits an event, only
-``Buffer.bytes`` limits the memory, and not ``Buffer.hard``. If the file or memory is full, so that
-the reader cannot read what a handler waits for, that handler gets BufferFull.
+- The reader checks every few frames. In ASIDE, the check for HELD comes first.
+- *Consumers have caught up* when the slowest one has at most half of the soft limit outstanding.
+  For a check in ASIDE, it is enough that the limit which led there is no longer reached.
+- While a handler awaits an event, ``Buffer.hard`` does not apply: only ``Buffer.bytes`` limits the
+  memory.
+- If the file or memory is full, the reader cannot read what a handler waits for. That handler gets
+  BufferFull.
 """
 
 from __future__ import annotations

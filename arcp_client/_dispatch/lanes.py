@@ -1,11 +1,13 @@
 """Queues events for handlers and tracks which of them are processed.
 
-Under `Order.SESSION`, a registration has one lane, a `SessionLane`. It is also the input queue
-(`_rx.buffer.Inbox`) of the Rx operator that calls the handlers. Under `Order.JOB`, there is a
-`JobLane` for each job (`JobLanes`), from which the workers of the operator (`_rx.lanes.LaneSink`)
-take events. A handler of batches has a `BatchLane`, a `SessionLane` from which the operator takes
-several events at once. An event is outstanding from its arrival in the lane until its handler has
-ended.
+An event is *outstanding* from its arrival in the lane until its handler has ended; then it is
+*processed*. `registration` explains which lanes a handler has:
+
+- `SessionLane`: the events of all jobs. It is also the input queue (`_rx.buffer.Inbox`) of the Rx
+  operator that calls the handler.
+- `BatchLane`: a `SessionLane` from which the operator takes several events at once.
+- `JobLane`: the events of one job. The workers of the operator (`_rx.lanes.LaneSink`) take events
+  from the lanes of several jobs, which `job_lanes` holds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,16 @@
 """Calls the handler of one registration for its events, lane by lane (D1, D2).
 
-Under `Order.SESSION` a registration has one lane (`SessionLane`), which the sink of
-``rx.concat_map_async`` (`Serial`) empties: the next handler call starts after the previous one has
-ended. A handler of batches has a `BatchLane`, and its sink is `Batches`. Under `Order.JOB` a
-registration has one lane for each job (`JobLanes`), which the workers of `LaneSink` empty, as those
-of ``rx.concat_map_async_by``. No Observable is between a registration and its sink.
+A *lane* is a queue of events, and a *sink* takes events from lanes and calls the handler. A sink
+starts the next call for a lane after the previous one has ended. The sinks are those of the public
+Rx operators:
+
+- Under `Order.SESSION`, a registration has one `SessionLane` and the sink `Serial`, as
+  ``rx.concat_map_async`` has.
+- A handler of batches has a `BatchLane` and the sink `Batches`.
+- Under `Order.JOB`, a registration has a lane for each job (`JobLanes`) and the sink `LaneSink`,
+  whose workers take events from several lanes concurrently, as in ``rx.concat_map_async_by``.
+
+A registration passes events to its sink directly, without an Observable.
 """
 
 from __future__ import annotations

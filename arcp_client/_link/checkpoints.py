@@ -1,15 +1,15 @@
 """Writes checkpoints to a store, and delays events until the store covers them (S10).
 
-A checkpoint has two numbers. The *watermark* is the number up to which all events are processed.
-The *reservation* is written ahead of delivery: no handler gets an event above the saved
-reservation. So after a crash, handlers may have seen unprocessed events up to the reservation, but
-none above it.
+A checkpoint has two numbers. All events up to the *watermark* are processed. The *reservation* is
+saved before events are delivered: no handler gets an event above it. So the client that starts
+after a crash knows which unprocessed events a handler may have seen: those up to the reservation.
 
-Let N be the parameter ``every``. A reservation ends N events after the last event that the fastest
-consumer has processed, so a slow consumer does not delay it. Later events wait here. After a crash,
-all lanes handle the events above the watermark again, which is held back by the slowest consumer.
-Of the events that every consumer had finished with, at most N are handled again. At most N events
-are marked as redelivered that no handler has seen.
+The fastest consumer sets the reservation, so a slow consumer does not delay a fast one: it ends
+``every`` events after the last one that the fastest consumer has processed. Later events wait here.
+The slowest consumer sets the watermark. After a crash, all lanes get the events above it again:
+
+- At most ``every`` of them had been processed, that is, every consumer had finished with them.
+- At most ``every`` of them are marked as redelivered although no handler has seen them.
 
 The events of a client are in one of four states. In FLOW, an event is published when it arrives. In
 WAIT, events wait for a reservation. In TOKEN, they wait until the resume token of a new welcome is
@@ -34,8 +34,8 @@ TOKEN   saved, and a waiting event is not reserved        WAIT
 any     stopped                                           STOPPED
 ======  ================================================  =======
 
-The rule has one exception: if a welcome begins another session, all waiting events are first
-published, because no resume would replay them.
+There is one exception: if a welcome begins another session, all waiting events are published first,
+because the runtime does not send the events of the earlier session again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Takes the store's lock, and builds the checkpoint from which a later process resumes.
 
-The rules are S1, S5, S9 and S10.
+It follows the rules S1, S5, S9 and S10. `checkpoints` decides when a checkpoint is written, and up
+to which event.
 
-`checkpoints` decides when a checkpoint is written, and up to which event. A `Durability` is OUT
-while it does not have the store's lock, HOLDING once it has the lock, SAVING while the session
-runs, and FROZEN once the client ends. The session engine calls the methods *open*, *start*,
-*freeze* and *close*, which change the state:
+A `Durability` is OUT while it does not have the store's lock, HOLDING once it has the lock, SAVING
+while the session runs, and FROZEN once the client ends. The session engine calls the methods
+*open*, *start*, *freeze* and *close*, which change the state:
 
 =======  ======  =======
 state    method  next

@@ -1,9 +1,11 @@
 """Passes frames from a link to the session, at once or when consumers have caught up (D6).
 
-The reader of the link continues while user code awaits a message, even if consumers are behind.
-When memory has no room for more events, the reader writes events to a file (`SpillFile`), and
-passes other messages to the session at once. The session has not *received* the events in the file:
-it gets them, in order, when consumers have room. `BackPressure` decides all of this.
+Normally the reader of the link pauses while consumers are behind. But if user code awaits a message
+of the runtime, the reader has to continue, because the message may come after many events. When
+memory has no room for these events, the reader writes them to a file (`SpillFile`), and passes
+other messages to the session at once. The session gets the events of the file later, in order, when
+consumers have room. Only then are they *received*. `BackPressure` decides when the reader pauses,
+and when it writes to the file.
 """
 
 from __future__ import annotations

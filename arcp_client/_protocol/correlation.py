@@ -1,9 +1,10 @@
 """Decides which request an answer belongs to (§6.6, §7, S14).
 
-An answer may name its request: by an envelope id, a trace id, a job id or a nonce. An answer that
-names a request belongs to that request or to none. Any other answer belongs to the oldest request
-that it can answer; an acceptance, to the oldest submit for the accepted agent. Timed-out requests
-count too, so that a late answer is not taken for the answer to a newer request.
+An answer may name its request: by an envelope id, a trace id, a job id or a nonce. Such an answer
+belongs to the named request or to none. Any other answer belongs to the oldest request that it can
+answer; for example, the acceptance of a job belongs to the oldest submit for the job's agent.
+Timed-out requests count too. Otherwise a late answer would be taken for the answer to a newer
+request.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Recognises events that a history repeats, by their envelope ids (§7.6).
 
-A history, here and in the other modules, is the past events of a job, which a runtime sends after a
-subscription. From the moment at which a history of a job may come, the *marks* of the job's events
-are stored: normally their envelope ids, and for a runtime that changes the ids of repeated events,
-what `Peer.identities` returns. Before it delivers an event, `receiver` calls
-`Deduplication.repeats`.
+A *history* is the past events of a job, which a runtime sends to a client that subscribes to the
+job. The client may have some of these events already. So this module stores a *mark* of each event
+of a job from the moment on at which a history of the job may come. The mark is normally the
+envelope id. Some runtimes give a repeated event another id; for these, `Peer.identities` returns
+the marks. `receiver` calls `Deduplication.repeats` before it delivers an event.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Reorders frames by ``event_seq`` and finds holes.
 
-The *cursor* is the number up to which all frames were received. A *hole* is a range of missing
-numbers below one that was received; the frames behind it wait. A replay fills the hole, or
-`Reassembly.expire` gives it up: its numbers then count as lost. A number that was seen before is a
-repeat. This relies on numbers as the specification defines them (§8.3); for runtimes whose numbers
-may be wrong, the `Peer` makes another `Reassembly`, and for runtimes that mix up the order of a
-history, the `Peer` sorts the history before. `receiver` is the layer above.
+The *cursor* is the number up to which all frames were received. If a frame arrives whose number is
+higher than the next one, the missing numbers are a *hole*, and the frame waits. A replay of the
+runtime fills the hole, or `Reassembly.expire` gives it up: its numbers then count as lost. A frame
+whose number was seen before is a repeat.
+
+This works only if numbers are as the specification defines them (§8.3). For runtimes whose numbers
+may be wrong, the `Peer` makes another `Reassembly`. For runtimes that mix up the order of a
+history, the `Peer` first sorts the history. `receiver` is the layer above.
 """
 
 from __future__ import annotations

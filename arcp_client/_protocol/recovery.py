@@ -1,10 +1,10 @@
 """Begins the plans that bring jobs to their outcome after a lost link, a gap or a new session.
 
-The session reports what happens, the `Peer` decides which jobs need a plan, and `plans` has the
-plans; `plan_runner` runs them. If a lost link interrupts a plan, the plan is restarted from its
-first step on the next link. A job that no plan can bring to its outcome ends with `JobLost`. If the
-runtime refuses the client for good, no plan runs: the client closes, and all waits for jobs raise
-the error of the refusal.
+The session reports what happens, and the `Peer` decides which jobs need a plan. `plans` defines the
+plans, and `plan_runner` runs them. A lost link interrupts a plan; on the next link, the plan starts
+again from its first step. A job that no plan can bring to its outcome ends with `JobLost`. If the
+runtime refuses the client for good, no plan runs: the client closes, and everything that waits for
+a job raises the error of the refusal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Follows the jobs of other replicas for the sessions of this one.
 
-A mirror is a `ServerJob` that emits nothing: its events are read from the directory, once for all
-sessions of this replica that receive them, and its feeds number them in these sessions.
+A mirror is a `ServerJob` whose agent runs on another replica. The mirror emits nothing itself: this
+replica reads the job's events from the directory, once for all of its sessions that receive them.
+The feeds of the mirror number the events in each of these sessions.
 """
 
 from __future__ import annotations
