@@ -8,7 +8,8 @@ job feed; it consists of letters, digits and a few marks, so that it fits a head
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -124,8 +125,7 @@ def mark_of(entry: bytes) -> str | None:
 
 def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:
     """An event as JSON; secrets are masked as in a transcript."""
-    flat = _flat(event)
-    if flat is not None and scrubber.finds_nothing(flat):
+    if type(event) in _TEXTS and (flat := _flat(event, scrubber)) is not None:
         return flat
     line = transcripts.encode(transcripts.entry(event, 0.0), scrubber)
     try:
@@ -134,21 +134,31 @@ def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:
         return digits.dumps(digits.loads(line)["event"], ascii=True).encode()
 
 
-_NUMBERED = (Progress, Metric)
-_FLAT = frozenset({Log, Thought, Status, ResultChunk, *_NUMBERED})
-"""The kinds of events that a job sends most, which contain no JSON values of the peer."""
+_TEXTS: Mapping[type[Event], Callable[[Any], tuple[str | None, ...]]] = MappingProxyType(
+    {
+        Log: attrgetter("id", "level", "message"),
+        Thought: attrgetter("id", "text"),
+        Status: attrgetter("id", "phase", "message"),
+        Metric: attrgetter("id", "name", "unit"),
+        Progress: attrgetter("id", "units", "message"),
+        ResultChunk: attrgetter("id", "result_id", "data", "encoding"),
+    }
+)
+"""The strings of the events that a job sends most, which contain no JSON values of the peer."""
 
 
-def _flat(event: Event) -> bytes | None:
-    """An event as JSON; ``None`` if it may contain names of the peer, or digits to preserve."""
-    if type(event) not in _FLAT:
+def _flat(event: Any, scrubber: transcripts.Scrubber) -> bytes | None:
+    """An event as JSON; ``None`` if values may have to be masked, or digits to be preserved."""
+    ids = (event.session_id, event.job_id or "", event.trace_id or "")
+    if not scrubber.finds_nothing("\n".join(filter(None, _TEXTS[type(event)](event))), ids):
         return None
-    if isinstance(event, _NUMBERED) and digits.has_odd_numbers(envelope(event)):
+    numbered = type(event) in (Progress, Metric)
+    if numbered and digits.has_odd_numbers(envelope(event)):
         return None
     fields = msgspec.structs.asdict(event)
-    del fields["_frame"]
     if fields.get("dimensions") is not None:
         return None
+    del fields["_frame"]
     try:
         return msgspec.json.encode(fields)
     except (ValueError, OverflowError):  # a lone surrogate, or an integer of more than 64 bits
