@@ -162,7 +162,7 @@ def parse(data: bytes) -> Any:
         ValueError: the bytes are not JSON in UTF-8, or hold a number that is out of range.
         RecursionError: the value is nested too deeply.
     """
-    return json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant, parse_float=_finite)
+    return _DECODER.decode(data.decode("utf-8-sig"))
 
 
 def _tolerant(data: bytes) -> Frame:
@@ -273,6 +273,10 @@ def _finite(text: str) -> float:
     if value in (float("inf"), float("-inf")):
         raise ValueError("number out of range")
     return value
+
+
+# json.loads and json.dumps make such an object at each call, which takes longer than its work.
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 
 
 def _reason(error: Exception) -> str:
@@ -393,7 +397,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _dumps(value: Any) -> str:
     try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(
             f"not a JSON value: {fault_of(value, _plain) or _reason(error)}"
@@ -418,6 +422,9 @@ def _plain(value: Any) -> Any:
     if callable(dump):
         return dump(mode="json")
     return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview, Decimal))
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain)
 
 
 def _number(value: Decimal) -> int | float:

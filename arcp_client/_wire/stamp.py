@@ -205,4 +205,7 @@ def timestamp() -> str:
 
 def canonical(value: Any) -> bytes:
     """Encode a JSON value independent of the order of its keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return _CANONICAL.encode(value).encode()
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))

@@ -22,6 +22,8 @@ MISSING: Final[Any] = ...
 """The default of a question that has none."""
 
 _OPTIONS = 256
+_SCALARS = (str, bool, int)
+"""Types whose values are the same in JSON."""
 
 
 class Converter:
@@ -146,7 +148,7 @@ def _choice(at: int, option: Any) -> dict[str, Any]:
     elif isinstance(option, tuple) and len(option) == 2 and isinstance(option[1], str):
         option, label = option
     try:
-        value = parse(bytes(snapshot(option)))
+        value = option if type(option) in _SCALARS else parse(bytes(snapshot(option)))
     except ValueError as error:
         raise ValueError(f"options[{at}]: {error}") from error
     return {"value": value} if label is None else {"value": value, "label": label}
