@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -168,8 +169,9 @@ class BackPressure:
     def decide(self) -> Reading:
         """Decide the next action of the reader, which calls this every few frames."""
         self._check_slow()
-        if self._fits(self._buffer.soft):
-            return Reading.ON if self._consumers.backlog() < _TURN else Reading.BY_TURNS
+        backlog = self._consumers.backlog()
+        if backlog < self._buffer.soft and self._light(backlog):
+            return Reading.ON if backlog < _TURN else Reading.BY_TURNS
         if not self._must_read():
             return Reading.HELD
         return Reading.ASIDE if self.beyond else Reading.ON
@@ -183,7 +185,7 @@ class BackPressure:
         """
         if not self._events:
             return self._fits(self._buffer.soft)
-        if self._fits(None):
+        if self._fits():
             return True
         for future in tuple(self._events):
             if not future.done():
@@ -193,21 +195,21 @@ class BackPressure:
     @property
     def beyond(self) -> bool:
         """Whether the limit in memory is reached while a message is awaited."""
-        return not self._fits(None if self._events else self._buffer.hard)
+        return not self._fits(math.inf if self._events else self._buffer.hard)
 
     @property
     def weight(self) -> int:
         """Outstanding bytes of the slowest consumer."""
         return self._consumers.weight(self._consumers.backlog(), 0)
 
-    def _fits(self, events: int | None) -> bool:
-        limit = self._buffer.bytes
+    def _fits(self, events: float = math.inf) -> bool:
         backlog = self._consumers.backlog()
-        if events is not None and backlog >= events:
-            return False
+        return backlog < events and self._light(backlog)
+
+    def _light(self, backlog: int) -> bool:
+        limit = self._buffer.bytes
         light = self._consumers.weight(backlog, limit) < limit
-        if not light:
-            self.heavy = True
+        self.heavy = self.heavy or not light
         return light
 
     async def caught_up(self) -> None:
@@ -261,7 +263,7 @@ class BackPressure:
         paused = self.paused
         if paused is None or paused.done():
             return
-        if self._must_read() or (caught_up and not self._stored and self._fits(None)):
+        if self._must_read() or (caught_up and not self._stored and self._fits()):
             paused.set_result(None)
 
     def _watch(self) -> None:

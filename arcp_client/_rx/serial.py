@@ -44,12 +44,6 @@ class Serial(HandlerSink[T, R]):
             self._watchdog.close()
 
     async def _dry(self) -> bool:
-        if not self.ended:
-            # Events often arrive one per loop iteration, and to wait for the next costs less than a
-            # new task.
-            await self.pause()
-            if self.pending():
-                return True
         if self.ended:
             self.finish(self.error)
         else:

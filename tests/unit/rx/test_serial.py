@@ -374,3 +374,13 @@ async def test_no_task_exists_while_nothing_is_queued(clock: VirtualClock) -> No
     await clock.settle()
     assert drain_tasks() == []
     assert all(channel.stats().outstanding == 0 for channel in channels)
+
+
+async def test_a_drain_task_ends_in_the_turn_in_which_its_queue_is_empty() -> None:
+    channel: EventChannel[int] = EventChannel()
+    channel.observable().pipe(concat_map_async(_double)).subscribe()
+    channel.push_nowait(1)
+    channel.push_nowait(2)
+    [task] = drain_tasks()
+    await asyncio.sleep(0)
+    assert task.done()
