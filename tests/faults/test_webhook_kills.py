@@ -16,6 +16,8 @@ from arcp_client import Client, Reconnect, Timeouts, errors
 from tests.e2e.shell import COMMAND, free_port, fresh
 from tests.unit.runtime.webhooks.receiver import SECRET, Receiver
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 SLOW = "ARCP_SLOW" in os.environ
 JOBS, KILLS = (1000, 20) if SLOW else (60, 3)
 

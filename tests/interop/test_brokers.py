@@ -12,6 +12,8 @@ import pytest
 
 from tests.interop import brokers
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 ROOT = Path(__file__).parents[2]
 RECIPES = {
     "kafka_topic": brokers.kafka,

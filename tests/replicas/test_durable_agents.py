@@ -18,6 +18,8 @@ from tests.postgres import Cluster
 from tests.replicas.test_death import Balancer
 from tests.replicas.test_serve import Command
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 pytest.importorskip("dbos", reason="pip install dbos")
 
 
