@@ -10,13 +10,13 @@
     source.observable().pipe(concat_map_async(save)).subscribe()
     await source.join()
 
-RxPY's own ``ops.concat_map`` starts all handlers at once unless it is wrapped in ``defer``. It has
+RxPY's own ``ops.concat_map`` starts all handlers at once unless its mapper uses ``defer``. It has
 no limit, lets an error overtake queued items, and takes tens of microseconds for each item. The
-operators of this module have the same type, from Observable to Observable, but another
-implementation: one queue, and one task, which exists while items are queued and awaits the handler.
+operators of this module have the same type, from Observable to Observable. But each has one queue,
+and one task that exists while items are queued, and awaits the handler.
 
-RxPY never awaits a coroutine function that is passed to ``subscribe``, so the observables of this
-module reject one.
+RxPY never awaits a coroutine function that is passed to ``subscribe``. So the observables of this
+module refuse such a function.
 """
 
 from __future__ import annotations

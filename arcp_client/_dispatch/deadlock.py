@@ -1,8 +1,9 @@
 """Finds the handler call that running code belongs to, and detects deadlocks between calls (D10).
 
-A context variable holds the lane of the current handler call and the call's ordinal in the lane.
-Tasks that a handler starts, its *child tasks*, inherit the variable. A task that outlives the call
-belongs to no call.
+A handler that waits for its own end, directly or through other handlers, would wait for ever. To
+find such waits, a context variable holds which call of which lane is running. The tasks that a
+handler starts, its *child tasks*, inherit the variable. A task that outlives the call belongs to no
+call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Pings the runtime after the machine has slept, because the link may be dead (S12).
 
-Timers use the monotonic clock, which stops while a machine sleeps; the wall clock does not. If the
-wall clock has advanced further than the monotonic clock, the machine has slept, and the client
-pings at once instead of waiting for two silent heartbeat intervals. A blocked event loop affects
-both clocks alike.
+Timers use the monotonic clock, which stops while a machine sleeps. The wall clock does not stop. So
+if the wall clock has advanced further than the monotonic clock, the machine has slept. The client
+then pings at once, instead of waiting for two silent heartbeat intervals. A blocked event loop
+affects both clocks alike.
 """
 
 from __future__ import annotations

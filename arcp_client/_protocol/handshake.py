@@ -1,8 +1,8 @@
 """Opens and resumes sessions: hello, welcome, refusals (§6.1–§6.3, S5).
 
-One `Handshake` serves all links of a client, and always resumes with the newest resume token. When
-a resume is refused, or its link ends without an answer, `resume` decides whether to try again or to
-open a new session; the number of attempts is limited.
+One `Handshake` serves all links of a client, and always resumes with the newest resume token. A
+resume fails if the runtime refuses it, or if its link ends without an answer. `resume` then decides
+whether to try again or to open a new session. The number of attempts is limited.
 """
 
 from __future__ import annotations

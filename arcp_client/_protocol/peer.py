@@ -1,9 +1,10 @@
 """Adapts the session to the runtime at the other end of the link.
 
 The class `Peer` is for runtimes that keep to the specification. ``_dialects`` has a subclass for
-each other kind of runtime. A subclass replaces incoming frames with those that a conforming runtime
-would have sent, replaces requests with those that the runtime understands, and chooses the recovery
-plan of each job. `session` calls the peer. Of the session, the peer sees only a `View`.
+each other kind of runtime, which does three things: it replaces incoming frames with those that a
+conforming runtime would have sent, replaces requests with those that the runtime understands, and
+chooses the recovery plan of each job. `session` calls the peer. The peer sees only a `View` of the
+session.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Tells a source when its item is processed.
 
-``on_next`` returns as soon as an operator has queued the item, before the handler has run, so the
-return does not tell the source that the item is processed. A source can therefore `publish` an item
-with a token, a `Delivery`. An operator that queues the item holds the token, and releases it when
-the item is processed. Synchronous operators in between (map, filter) need no change.
+An operator with async handlers queues an item, and ``on_next`` returns before the handler has run.
+So a source does not learn from the return of ``on_next`` when the item is processed. It therefore
+publishes the item (`publish`) with a token, a `Delivery`. An operator that queues the item holds
+the token, and releases it when the item is processed. Synchronous operators in between (map,
+filter) need no change.
 """
 
 from __future__ import annotations

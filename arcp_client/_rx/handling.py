@@ -1,9 +1,9 @@
 """Calls handlers, with their time limit, error policy and cancellation.
 
 A *drain task* takes items from a queue, calls the handler for each item, and awaits the result;
-``serial`` and ``keyed`` start these tasks. The drain task both calls and awaits the handler, so
-that time limits and cancel scopes which the handler opens act on the drain task, and never on the
-producer of the items.
+``serial`` and ``keyed`` start these tasks. The same task calls and awaits the handler. So a time
+limit or cancel scope that the handler opens acts on the drain task, and never on the producer of
+the items.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
 """Decodes JSON into typed values and tolerates deviations from JSON and from the schema.
 
-msgspec decodes in one pass. `mend` repairs text that is not strict JSON, which is then decoded
-again. `tolerant` converts a value of an unexpected shape as far as possible: an unknown variant
-becomes an ``Unknown…``, a field with an invalid value gets its default, and an invalid list item is
-left out. Only a missing or invalid required field makes a value undecodable.
+msgspec decodes in one pass. If the text is not strict JSON, `mend` repairs it, and it is decoded
+again. If a value has an unexpected shape, `tolerant` converts it as far as possible:
+
+- An unknown variant becomes an ``Unknown…``.
+- A field with an invalid value gets its default.
+- An invalid list item is left out.
+
+Only a missing or invalid required field makes a value undecodable.
 """
 
 from __future__ import annotations

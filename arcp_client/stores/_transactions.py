@@ -3,8 +3,8 @@
 The caller passes each event as a pair: the job's id, and a mark that identifies the event in its
 job. A transaction has three steps: read which of its events were handled before, call the handler
 for the others, and record these. The last step also checks that the client still holds its
-checkpoint. The check comes last because it locks the checkpoint's row; an earlier lock would block
-the renewal of the client's hold on the checkpoint while a slow handler runs.
+checkpoint. This check locks the checkpoint's row. It comes last, because an earlier lock would
+block the renewal of the client's hold on the checkpoint while a slow handler runs.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@
     async for event in ag_ui(job):                   # its events, to serve them yourself
         ...
 
-`ag_ui` and `add_ag_ui_routes` need the extra ``ag-ui``. In the docs, "A dashboard in the browser"
-describes who can see the dashboard, "Stream jobs to browsers" how to serve streams under other
-frameworks, and "Serve front ends that use AG-UI" what such a front end gets.
+`ag_ui` and `add_ag_ui_routes` need the extra ``ag-ui``. Three pages of the docs have more: "A
+dashboard in the browser" (who can see the dashboard), "Stream jobs to browsers" (streams under
+other frameworks), and "Serve front ends that use AG-UI" (what such a front end gets).
 """
 
 from __future__ import annotations

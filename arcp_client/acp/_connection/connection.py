@@ -1,9 +1,9 @@
 """Routes messages between one agent and its sessions and services.
 
-All sessions of an agent share one connection. The connection also decides how the answer to a call
-returns: in the order of the session's lane (`UpdateLane`), or directly if that lane waits for the
-handler that made the call. `jsonrpc` is the layer below; the modules of `_session` are the layer
-above.
+All sessions of an agent share one connection. Normally the answer to a call returns in the order of
+the session's lane (`UpdateLane`), after earlier updates. If the lane waits for the handler that
+made the call, the connection returns the answer directly. `jsonrpc` is the layer below; the modules
+of `_session` are the layer above.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads the agent's messages and passes each to its session, its call or its service.
 
-The reader never awaits user code, and only the end of the link ends it. A message that cannot be
-parsed is reported. If its id can be read, it is also treated as a request or an answer: a request
-is answered with an error; for an answer, the call fails.
+The reader never awaits user code, and only the end of the link ends it. It reports a message that
+cannot be parsed. If the id of such a message can be read, something waits for it: the reader
+answers a request with an error, and lets the call fail that an answer belongs to.
 """
 
 from __future__ import annotations

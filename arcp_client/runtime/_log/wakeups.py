@@ -1,9 +1,8 @@
 """Wakes the other replicas through PostgreSQL's NOTIFY. Wake-ups carry ids and no data.
 
-A wake-up is sent in a transaction of its own, beside the one that wrote, because NOTIFY takes a
-lock of the whole server until its transaction ends. The commit of the wake-up is asynchronous (it
-does not wait for the disk), so its transaction ends soon. A lost wake-up delays a replica by at
-most one second, because each replica also polls.
+NOTIFY takes a lock of the whole server until its transaction ends. So a wake-up is not a part of
+the transaction that wrote: it has a transaction of its own, whose commit does not wait for the
+disk. A lost wake-up delays a replica by at most one second, because each replica also polls.
 """
 
 from __future__ import annotations
