@@ -25,7 +25,7 @@ def test_exit_codes() -> None:
 
 
 DOCS = PAGE.parents[1]
-LINE = re.compile(r"^ *(?:\$ )?(?:\S*/)?arcp-client ([a-z-]+)(.*(?:\\\n.*)*)$", re.MULTILINE)
+LINE = re.compile(r"^ *(?:\$ )?(?:\S*/)?arcp-client ([a-z-]+)((?:.*\\\n)*.*)$", re.MULTILINE)
 
 
 def commands_in_the_documentation() -> list[tuple[str, str, list[str]]]:

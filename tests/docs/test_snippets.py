@@ -120,7 +120,8 @@ def test_example_prints_the_same_against_a_served_runtime(path: Path) -> None:
 
 def test_the_command_of_the_tutorial_ends_as_its_program_does() -> None:
     page = (ROOT / "docs" / "tutorial" / "02-your-own-agent.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^ *\$ \.venv/bin/arcp-client (run .*)$", page, re.MULTILINE)
+    found = re.findall(r"^ *\$ \.venv/bin/arcp-client (run (?:.*\\\n)*.*)$", page, re.MULTILINE)
+    (command,) = (text.replace("\\\n", "") for text in found)
     with served("--agents", "examples.lease_and_budget:runtime") as url:
         done = subprocess.run(
             [sys.executable, "-m", "arcp_client", *shlex.split(command), "--url", url],
