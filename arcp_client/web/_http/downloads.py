@@ -174,7 +174,7 @@ async def result(feed: JobFeed) -> web.StreamResponse:
         return web.Response(body=body, headers=headers)
     headers = _headers(f"{feed.job.id}.json", "application/json")
     body = feed.value() or frames.encoded(feed.scrubber(value))
-    return web.Response(body=body, headers=headers)
+    return web.Response(body=body + b"\n", headers=headers)
 
 
 async def _pieces(feed: JobFeed) -> AsyncIterator[bytes]:

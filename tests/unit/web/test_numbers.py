@@ -64,7 +64,7 @@ async def test_events_results_and_transcripts_have_the_digits_that_were_sent(
     async with served.http.get(served.url(f"api/jobs/{job_id}/transcript")) as response:
         written = await response.read()
     async with served.http.get(served.url(f"api/jobs/{job_id}/result")) as response:
-        assert await response.text() == f'{{"n":{TEXT}}}'
+        assert await response.text() == f'{{"n":{TEXT}}}\n'
     for found in (shown, written):
         assert (
             found.count(TEXT.encode()) == 4

@@ -109,9 +109,9 @@ async def test_a_transcript_that_was_saved_can_be_played(
 @pytest.mark.parametrize(
     ("value", "kind", "data"),
     [
-        ({"a": [1, 2]}, "application/json", b'{"a":[1,2]}'),
+        ({"a": [1, 2]}, "application/json", b'{"a":[1,2]}\n'),
         ("plain ü", "text/plain; charset=utf-8", "plain ü".encode()),
-        (None, "application/json", b"null"),
+        (None, "application/json", b"null\n"),
         ("<script>alert(1)</script>", "text/plain; charset=utf-8", b"<script>alert(1)</script>"),
     ],
     ids=["json", "text", "null", "markup"],
