@@ -109,7 +109,7 @@ async def test_two_iterators_share_the_events_of_the_reference_client_and_not_of
         task.cancel()
     await asyncio.gather(*readers, return_exceptions=True)
     assert len(done) == 1
-    assert row("a slow consumer")[1] == "an unbounded queue"
+    assert row("a slow handler")[1] == "an unbounded queue"
     assert handle._events.maxsize == 0
     assert sorted(first + second) == list(range(1, EVENTS + 1))
     await client.close()

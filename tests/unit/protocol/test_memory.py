@@ -115,3 +115,17 @@ def test_what_is_remembered_of_ended_jobs_is_bounded(
     few = run(0, A_FEW)
     many = run(A_FEW, MANY)
     assert many <= few + 50, f"{few} objects after {A_FEW} jobs, {many} after {MANY}"
+
+
+@pytest.mark.parametrize("spoken", ALL)
+def test_a_plan_whose_requests_get_no_answer_keeps_few_of_them(spoken: str) -> None:
+    table = Table(spoken)
+    table.ask(names.SUBSCRIBE, job_id="job_a", history=False)
+    table.confirm("job_a")
+    table.cut()
+    table.connect()
+    most = 0
+    for _ in range(600):
+        table.alive(1.0)
+        most = max(most, sum(1 for _ in table.session.requests.known()))
+    assert most <= 4
