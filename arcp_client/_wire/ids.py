@@ -9,9 +9,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ulid import base32
-
 __all__ = [
+    "PAIRS",
     "in_utc",
     "is_trace_id",
     "new_id",
@@ -24,6 +23,11 @@ __all__ = [
     "time_text",
 ]
 
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+"""Ten bits as two characters of a ULID."""
+_SHIFTS = range(120, -1, -10)
+
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _NO_TRACE = "0" * 32
 # RFC 3339: a date and a time of day. A date alone and a week date are rejected.
@@ -33,14 +37,14 @@ _MOMENT = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_UTC_ZONES = frozenset({"Z", "z", "+00:00", "+0000", "-00:00", "-0000"})
+_SECOND = timedelta(seconds=1)
+_UTC_ZONES = dict.fromkeys(("Z", "z", "+00:00", "+0000", "-00:00", "-0000"), "Z")
 
 
 def new_id() -> str:
     """Make an envelope id: a bare ULID, the only form that all known runtimes accept."""
-    # What ULID() does, at half the cost.
-    milliseconds = time.time_ns() // 1_000_000
-    return base32.encode(milliseconds.to_bytes(6, "big") + os.urandom(10))
+    bits = time.time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10), "big")
+    return "".join([PAIRS[bits >> shift & 1023] for shift in _SHIFTS])
 
 
 def new_prefixed_id(prefix: str) -> str:
@@ -106,14 +110,13 @@ def parse_time(value: Any) -> datetime | None:
     match = _MOMENT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         return None
-    zone = match["zone"] or "Z"
-    text = f"{match['minute']}:00{'Z' if zone in _UTC_ZONES else zone}"
-    second = int(match["second"])
-    if second > 60:
-        return None
-    past = timedelta(seconds=second, microseconds=int((match["fraction"] or "0").ljust(6, "0")[:6]))
+    minute, second, fraction, zone = match.groups()
+    leaps = second == "60"
+    text = f"{minute}:{'59' if leaps else second}.{fraction or '0'}"
     try:
-        moment = datetime.fromisoformat(text.upper()) + past
+        moment = datetime.fromisoformat(f"{text}{_UTC_ZONES.get(zone or 'Z', zone)}".upper())
+        if leaps:
+            moment += _SECOND
         moment.astimezone(UTC)  # callers may do arithmetic with the result
     except (ValueError, OverflowError):
         return None

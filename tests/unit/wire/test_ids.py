@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from ulid import ULID
 
 from arcp_client._wire import ids
 from tests.interop.rules import rule
@@ -18,6 +19,15 @@ def test_envelope_ids_are_bare_ulids_and_never_the_same() -> None:
 
     assert len(made) == 1000
     assert all(re.fullmatch(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", one) for one in made)
+
+
+def test_an_envelope_id_has_the_present_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.urandom", bytes)
+    for moment in (1, 1_700_000_000_123, 2**48 - 1):
+        monkeypatch.setattr("time.time_ns", lambda moment=moment: moment * 1_000_000)
+        assert int(ULID.from_str(ids.new_id())) == moment << 80
+    monkeypatch.setattr("os.urandom", lambda count: b"\xff" * count)
+    assert int(ULID.from_str(ids.new_id())) == (1 << 128) - 1
 
 
 def test_other_ids_carry_a_prefix() -> None:
