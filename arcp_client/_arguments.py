@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from types import FunctionType
 from typing import Any
 
 __all__ = [
@@ -239,13 +240,13 @@ def _forms(function: Any, *, through: bool = False) -> Iterator[Any]:
             function = function.__func__
         elif (
             through
-            and not inspect.iscoroutinefunction(function)
             and callable(wrapped := getattr(function, "__wrapped__", None))
+            and not inspect.iscoroutinefunction(function)
         ):
             function = wrapped
         else:
             break
-    if not isinstance(function, type) and not inspect.isroutine(function):
+    if not isinstance(function, type | FunctionType) and not inspect.isroutine(function):
         yield getattr(type(function), "__call__", None)  # noqa: B004  # not whether it has one
 
 

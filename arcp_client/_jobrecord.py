@@ -26,7 +26,7 @@ from arcp_client._dispatch.replay_buffer import ReplayMemory
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client._job_waits import JobWaits, Moment
 from arcp_client._telemetry import ClientTelemetry
-from arcp_client._wire.replies import Accepted, Subscribed
+from arcp_client._wire.replies import Accepted, Subscribed, no_constraints, no_lease
 from arcp_client.errors import ArcpError, job_error
 from arcp_client.events import (
     Answered,
@@ -45,7 +45,7 @@ from arcp_client.events import (
     Unknown,
     Withdrawn,
 )
-from arcp_client.models import Credential, Lease, LeaseConstraints, Result, TakenAnswer, Verdict
+from arcp_client.models import Credential, Result, TakenAnswer, Verdict
 
 __all__ = ["JobOwner", "JobRecord"]
 
@@ -144,8 +144,8 @@ class JobRecord(JobStream):
         self.owner = owner
         self.agent = ""
         self.status = "pending"
-        self.lease = Lease()
-        self.constraints = LeaseConstraints()
+        self.lease = no_lease()
+        self.constraints = no_constraints()
         self.budget: dict[str, Decimal] = {}
         self.credentials: dict[str, Credential] = {}
         self.trace_id: str | None = None

@@ -225,9 +225,7 @@ class SessionEngine:
             self._session.close(self._carrier.driver.now)
             self._carrier.driver.carry_out()
             return self._carrier.manager.link is not None
-        with contextlib.suppress(TimeoutError):
-            async with deadline.timeout(GRACE):
-                await self.flushed()
+        await self.flushed(deadline.share(GRACE))
         return False
 
     def halt(self) -> None:
@@ -282,11 +280,11 @@ class SessionEngine:
         self._session.unsubscribe(job_id, self._carrier.driver.now)
         self._carrier.driver.carry_out()
 
-    async def flushed(self) -> None:
-        """Wait until the link, if there is one, has sent all frames."""
+    async def flushed(self, timeout: float | None = None) -> None:
+        """Wait until the link, if there is one, has sent all frames, or the time is over."""
         link = self._carrier.manager.link if self._carrier is not None else None
         if link is not None:
-            await link.flushed()
+            await link.flushed(timeout)
 
     # ------------------------------------------------------------------ state
 

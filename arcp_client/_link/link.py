@@ -7,7 +7,6 @@ sent; when they exceed the limit of the outbox, the reader stops until the peer 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -116,9 +115,7 @@ class Link:
                 close_timeout = 0.0  # the peer is gone, so no goodbye is sent
             self._close_by = self._close_by or Deadline(close_timeout)
             if self._flush:
-                with contextlib.suppress(TimeoutError):
-                    async with self._close_by.timeout():
-                        await self.flushed()
+                await self.flushed(self._close_by.left)
             return cause
         finally:
             self._handshake.cancel()
@@ -177,10 +174,10 @@ class Link:
             self._flush = flush
             self._over.set_result(cause)
 
-    async def flushed(self) -> None:
-        """Wait until the transport has sent all frames, or the link has ended."""
+    async def flushed(self, timeout: float | None = None) -> None:
+        """Wait until the transport has sent all frames, the link has ended, or the time is over."""
         if self._writer is not None:
-            await asyncio.wait({self._writer})
+            await asyncio.wait({self._writer}, timeout=timeout)
 
     # -- for the sleep detector
 

@@ -8,6 +8,7 @@ whether to try again or to open a new session. The number of attempts is limited
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic import SecretStr
@@ -97,7 +98,7 @@ class Handshake:
         hello = Hello(
             client=self._client,
             auth=Auth(token=token),
-            capabilities=Capabilities(features=self._features),
+            capabilities=_capabilities(self._features),
             resume=block,
         )
         # Always with a session id: one runtime takes it from here, the others ignore it.
@@ -108,10 +109,16 @@ class Handshake:
         """Read the answer to a hello: a welcome, or an error that ends the link; else ``None``."""
         if frame.type == names.WELCOME:
             recognised = self._recognise(frame.payload, frame.id)
-            welcome = read_welcome(frame, frozenset(self._features), recognised.name)
+            spoken = self._override or recognised
+            welcome = read_welcome(
+                frame,
+                frozenset(self._features),
+                recognised.name,
+                jobs_run_on=not spoken.session_ends_jobs,
+            )
             if not welcome.info.id:
                 return RemoteProtocolError("the welcome names no session")
-            self.spoken = self._override or recognised
+            self.spoken = spoken
             return welcome
         if frame.type in names.LEGACY_TYPES:
             return RemoteProtocolError(
@@ -169,6 +176,12 @@ class Handshake:
         return request_error(
             refusal.code, refusal.message, retryable=refusal.retryable, details=refusal.details
         )
+
+
+@lru_cache(maxsize=16)
+def _capabilities(features: tuple[str, ...]) -> Capabilities:
+    """The offer of a client, checked once for all clients that offer the same features."""
+    return Capabilities(features=features)
 
 
 def _text(refusal: ErrorReply) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -32,10 +31,10 @@ class Negotiated(msgspec.Struct):
     live: bool = False
     lines: bool = False
 
-    def agree(self, welcome: Welcome, frame: ControlFrame, *, jobs_run_on: bool) -> None:
-        """Take over the terms of a welcome. ``jobs_run_on``: jobs outlive their session."""
+    def agree(self, welcome: Welcome, frame: ControlFrame) -> None:
+        """Take over the terms of a welcome."""
         self.session_id = welcome.info.id
-        self.info = replace(welcome.info, jobs_run_on=jobs_run_on)
+        self.info = welcome.info
         self.welcomed_at = parse_time(frame.payload.get("accepted_at"))
         self.live = True
 

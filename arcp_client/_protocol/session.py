@@ -546,8 +546,7 @@ class Session:
         kind = self._handshake.spoken
         if kind is not None and type(self.peer) is not kind:
             self.peer = kind(self.view)
-        jobs_run_on = not self.peer.session_ends_jobs
-        self._negotiated.agree(welcome, frame, jobs_run_on=jobs_run_on)
+        self._negotiated.agree(welcome, frame)
         self._out.linked(now, welcome.info.heartbeat_interval)
         self._silence.linked(now)
         if not resumed:

@@ -49,7 +49,7 @@ class Downstream(Generic[T]):
             self.on_error: abc.OnError | None = observer.on_error
             self.on_completed: abc.OnCompleted | None = observer.on_completed
         else:
-            if check.is_coroutine_function(on_next):
+            if on_next is not None and check.is_coroutine_function(on_next):
                 raise TypeError("on_next is a coroutine function: use concat_map_async")
             check.a_function("on_next", on_next, none=True)
             self.on_next = on_next

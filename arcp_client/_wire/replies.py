@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -46,6 +46,8 @@ __all__ = [
     "QuestionPage",
     "Subscribed",
     "Welcome",
+    "no_constraints",
+    "no_lease",
     "read_accepted",
     "read_budget",
     "read_choices",
@@ -133,17 +135,21 @@ def reply_to(frame: ControlFrame) -> str | None:
     return first_text(frame.payload, names.REPLY_TO_NAMES) or frame.correlation_id or None
 
 
-def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Welcome:
+def read_welcome(
+    frame: ControlFrame, offered: frozenset[str], kind: str, *, jobs_run_on: bool = True
+) -> Welcome:
     """Read a welcome; the session's features are those that both sides offered (§6.2).
 
     Args:
         frame: the welcome.
         offered: the features that this client offered.
         kind: the dialect of the runtime that sent it.
+        jobs_run_on: whether jobs outlive their session.
     """
     payload = frame.payload
     capabilities = _mapping(payload.get("capabilities"))
-    features = offered.intersection(_strings(capabilities.get("features")))
+    stated = _items(capabilities.get("features"))
+    features = offered.intersection([name for name in stated if isinstance(name, str)])
     interval = _positive(payload.get("heartbeat_interval_sec"))
     info = SessionInfo(
         id=frame.session_id or _text(payload.get("session_id")) or "",
@@ -153,6 +159,7 @@ def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Wel
         heartbeat_interval=interval if names.HEARTBEAT in features else None,
         resume_window=_positive(payload.get("resume_window_sec")),
         dialect=kind,
+        jobs_run_on=jobs_run_on,
     )
     token = _text(payload.get("resume_token"))
     return Welcome(info, SecretStr(token) if token else None)
@@ -306,7 +313,19 @@ def read_lease(value: Any) -> Lease:
     for namespace, patterns in _mapping(value).items():
         if namespace and isinstance(patterns, list):
             grants[_text(namespace) or ""] = tuple(_strings(patterns))
-    return Lease(grants)
+    return Lease(grants) if grants else no_lease()
+
+
+@cache
+def no_lease() -> Lease:
+    """The lease without permissions, which jobs share: it cannot be changed."""
+    return Lease()
+
+
+@cache
+def no_constraints() -> LeaseConstraints:
+    """The constraints of a lease without any; see `no_lease`."""
+    return LeaseConstraints()
 
 
 _AMOUNT = re.compile(r"(?:[^:]*:)?\s*(-?[0-9]{1,40}(?:\.[0-9]{1,40})?)\s*")
@@ -361,6 +380,8 @@ def _credential(entry: Mapping[str, Any]) -> Credential:
 
 def _constraints(value: Any) -> LeaseConstraints:
     stated = _mapping(value)
+    if not stated:
+        return no_constraints()
     expires_at = parse_time(stated.get("expires_at"))
     if expires_at is None and stated.get("expires_at") is not None:
         _log.warning("the expires_at of a lease cannot be read: the lease ends at an unknown time")
