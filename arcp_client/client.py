@@ -249,10 +249,10 @@ class Client(EventMethods, CommandMethods):
     ) -> AsyncGenerator[bytes, None]:
         """Stream a job to a browser by its id, as `JobHandle.sse` does.
 
-        A job of another session is watched with its history. So a browser continues after a restart
-        of this process, and in another one, if the runtime still holds the events of the job and
-        gives them the same ids in every session; otherwise it is told ``reset``. See the page
-        "Stream jobs to browsers".
+        The client watches a job of another session with its history. So a browser can continue
+        after a restart of this process, and in another process. For this, the runtime must still
+        hold the events of the job, and give them the same ids in every session. Otherwise the
+        browser is told ``reset``. See the page "Stream jobs to browsers".
 
         Returns once the runtime has confirmed that the job may be watched, so that a refusal can
         still set the status of the response.

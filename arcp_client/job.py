@@ -290,23 +290,27 @@ class JobHandle:
         """Stream the job to a browser: an async generator of server-sent events.
 
         Return it as the body of a response with the headers ``arcp_client.web.SSE_HEADERS``, from
-        any framework that sends the items of an async generator as they come. The frames are
-        ``job`` with the state of the job, ``reset`` before the events start again, ``events`` with
-        a batch of events, and ``end`` after the last one; the page "Dashboard" of the reference
-        describes their data. A comment is sent after 15 seconds of silence. Secrets are masked.
+        any framework that sends the items of an async generator as they come. There are four kinds
+        of server-sent events: ``job`` with the state of the job, ``reset`` before the events start
+        again, ``events`` with a batch of events, and ``end`` after the last one. The page
+        "Dashboard" of the reference describes their data. A comment is sent after 15 seconds of
+        silence. Secrets are masked.
 
-        Each batch has a position as its id. A browser that reconnects sends it as
-        ``Last-Event-ID`` and continues exactly after it. It is told ``reset`` if that is not
-        possible: the page drops its events, and the oldest one that is kept follows. All readers of
-        a job share its events: the last 8 MiB, or an equal share of 256 MiB if many jobs are
-        streamed. They are kept until ten minutes after the last reader has left.
+        Each batch has a position as its id. A browser that reconnects sends the position as
+        ``Last-Event-ID``, and the stream continues exactly after it. If that is not possible, the
+        browser is told ``reset``: the page drops its events, and the oldest one that is kept
+        follows. All readers of a job share its events: the last 8 MiB, or an equal share of 256 MiB
+        if many jobs are streamed. They are kept until ten minutes after the last reader has left.
 
-        The stream ends with the job, with the client, and at SIGINT and SIGTERM, which a web server
-        would otherwise not pass on before all responses have ended. After 16 MiB it ends with
-        ``retry:``, and the browser continues with its next request; so a server never holds more
-        than that for a slow reader. It also ends if no further frame is asked for in 30 seconds:
-        the browser does not read, or the server has dropped the response. A lost link to the
-        runtime does not end it.
+        The stream ends with the job and with the client. It also ends
+
+        - at SIGINT and SIGTERM, because a web server waits for all responses to end;
+        - after 16 MiB, with ``retry:``, so that a server never holds more than that for a slow
+          reader. The browser continues with its next request;
+        - if nothing further is asked for in 30 seconds: the browser does not read, or the server
+          has dropped the response.
+
+        A lost link to the runtime does not end it.
 
         The events begin with the replay buffer of the job, as those of ``async for event in job``:
         call this once early, or use `Client.sse` for a job of another session.

@@ -35,9 +35,9 @@ class Batch:
         count: number of events that one call gets at most. With a store, a call gets at most its
             ``every`` events.
         seconds: how long the oldest waiting event may wait until the batch is full. With 0, a call
-            gets the events that wait when the previous call has ended. The wait ends early when
-            ``count`` events or half of ``Buffer.soft`` wait, when a caller awaits one of them with
-            ``job.result()``, ``drain()`` or ``close()``, and when no further event comes before
+            gets the events that wait when the previous call has ended. The wait ends early in three
+            cases: ``count`` events or half of ``Buffer.soft`` wait; a caller awaits one of them
+            with ``job.result()``, ``drain()`` or ``close()``; or no further event comes before
             these are handled, because the reader has paused or a checkpoint must be saved.
     """
 
@@ -121,12 +121,12 @@ class Timeouts:
 class Reconnect:
     """When and how the client reconnects.
 
-    A client that was live once retries until its token is refused (and ``token`` is not a function
-    that returns another one), or until ``stop`` ends the retries. A wrong path, a login page, an
-    invalid certificate and a refused hello are retried too, with the cause in ``client.state``,
-    because they occur during a deployment. During the first connect, these failures are final. If a
-    runtime refuses two hellos for a new session as expired, the client ends with ResumeExpired in
-    either case.
+    A client that was live once retries until ``stop`` ends the retries, or until its token is
+    refused. (If ``token`` is a function, the client first asks it for another token.) A wrong path,
+    a login page, an invalid certificate and a refused hello are retried too, because they occur
+    during a deployment; ``client.state`` has the cause. During the first connect, these failures
+    are final. If a runtime refuses two hellos for a new session as expired, the client ends with
+    ResumeExpired in either case.
 
     Attributes:
         wait: a tenacity wait object; full jitter with a cap of 30 s by default.

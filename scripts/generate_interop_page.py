@@ -26,10 +26,10 @@ HEAD = """\
 <!-- Written by scripts/generate_interop_page.py from arcp_client/_dialects and the tests. -->
 
 Public runtimes implement ARCP v1.1 in several ways, and few of their clients work with the runtimes
-of others. One `Client` works with all of these runtimes: it recognises a runtime's *dialect*, the
-way in which it deviates from the specification, by the runtime's welcome (its answer to the
-handshake), and keeps to the rules below. `Client(dialect=…)` selects a dialect regardless of the
-welcome.
+of others. One `Client` works with all of these runtimes. The way in which a runtime deviates from
+the specification is its *dialect*. The client recognises the dialect by the runtime's welcome (its
+answer to the handshake), and then keeps to the rules below. `Client(dialect=…)` selects a dialect
+regardless of the welcome.
 
 `arcp-client doctor URL` examines a runtime and lists its deviations. Words such as history, gap and
 acceptance are explained in the [glossary](../explanation/data-flow.md#words).
