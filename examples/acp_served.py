@@ -35,7 +35,7 @@ async def editor(url: str, asked: asyncio.Event, answer: str | None) -> AsyncIte
 
 
 async def prompt(session: AcpSession) -> None:
-    with suppress(ClientClosed):  # the editor is gone, and the job goes on
+    with suppress(ClientClosed):  # the editor is gone, and the job continues
         print("the turn:", (await session.prompt("hello", meta=ONCE)).stop_reason)
 
 

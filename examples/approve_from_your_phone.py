@@ -56,7 +56,7 @@ def approval_page(client: Client, secret: str) -> web.Application:
             return web.Response(text=f"{first.by} was first: {first.value}")
         except (KeyError, ValueError, errors.RequestError) as error:
             return web.Response(text=f"not taken: {error}", status=400)
-        return web.Response(text=f"the agent goes on with {taken.value}")
+        return web.Response(text=f"the agent continues with {taken.value}")
 
     app = web.Application()
     app.router.add_get(f"/{secret}/", show)

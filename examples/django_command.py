@@ -47,7 +47,7 @@ class Command(BaseCommand):
                     if isinstance(event, events.Progress):  # a Gap says that some are missing
                         self.stdout.write(f"{event.current:g} / {event.total:g}\n")
                 self.stdout.write(f"counted: {job.result().value['counted']}\n")
-            except KeyboardInterrupt:  # ends the wait; the job would run on
+            except KeyboardInterrupt:  # ends the wait; the job would continue
                 job.cancel("interrupted")
                 raise
             except errors.JobError as error:

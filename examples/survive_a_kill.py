@@ -1,4 +1,4 @@
-"""A process that follows a job is killed with SIGKILL; the next one goes on with that job."""
+"""A process that follows a job is killed with SIGKILL; the next one continues with that job."""
 
 import asyncio
 import os

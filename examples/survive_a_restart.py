@@ -1,4 +1,4 @@
-"""A client ends half way through a job; the next one goes on where its handler stopped."""
+"""A client ends half way through a job; the next one continues where its handler stopped."""
 
 import asyncio
 import tempfile

@@ -57,8 +57,8 @@ DIALECTS: Final[dict[str, type[Dialect]]] = {
 def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> type[Dialect]:
     """The dialect of the runtime that wrote a welcome; `Unspecified` if none matches.
 
-    The form of the welcome decides, and not the name in it, because whoever runs a runtime chooses
-    that name.
+    The form of the welcome decides, and not the name in it, because the operator of a runtime
+    chooses that name.
     """
     for kind in DIALECTS.values():
         if kind.wrote(welcome, envelope_id):

@@ -64,8 +64,8 @@ class Inbox:
     """A queue in front of one consumer.
 
     ``take`` removes and returns the oldest entry, or raises IndexError. ``idle`` is True while the
-    consumer runs no task that takes entries; whoever adds an entry to an idle inbox sets ``idle``
-    to False and wakes the consumer.
+    consumer runs no task that takes entries. The code that adds an entry to an idle inbox sets
+    ``idle`` to False and wakes the consumer.
     """
 
     evicts = False  # whether queued items may still be dropped or replaced

@@ -210,7 +210,7 @@ class HandlerSink(Emitter[T, R]):
 
         Args:
             take: returns the next item, or raises IndexError if there is none.
-            dry: called when there is no item; returns whether to go on.
+            dry: called when there is no item; returns whether to continue.
             slot: the `Delivery` of items that have none of their own.
             watchdog: limits the time of each handler call.
             after: called after each handler call.

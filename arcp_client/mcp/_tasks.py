@@ -146,7 +146,7 @@ class Tasks:
         return ctx.protocol_version >= _SINCE and EXTENSION in (extensions or {})
 
     async def created(self, ctx: Context, job_id: str) -> dict[str, Any]:
-        """The result of a call whose job goes on as a task."""
+        """The result of a call whose job continues as a task."""
         record = await self._record(job_id, datetime.now(UTC))
         task = await self._task(ctx, job_id, record)
         # A task begins without payload: the client polls for it.

@@ -246,7 +246,7 @@ class BridgeServer(Server[_Serving]):
     async def _as_task(
         self, ctx: ServerRequestContext[_Serving], job: Job
     ) -> types.CallToolResult | dict[str, Any]:
-        """The result of a job that ends soon; otherwise the job goes on as a task."""
+        """The result of a job that ends soon; otherwise the job continues as a task."""
         try:
             async with asyncio.timeout(self._task_after):
                 return await self._outcome(job)

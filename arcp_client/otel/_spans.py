@@ -88,7 +88,7 @@ class JobSpans:
         span.end()
 
     def end_all(self, event: str) -> None:
-        """End the spans of jobs that go on without this process."""
+        """End the spans of jobs that continue without this process."""
         for job in self._open.values():
             job.span.add_event(event)
             job.span.end()

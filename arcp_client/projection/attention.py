@@ -57,7 +57,7 @@ class Reason:
     Attributes:
         code: ``asks``, ``lost``, ``failed``, ``spent``, ``budget``, ``lease``, ``silent``,
             ``slowed``, ``link``, ``queued``, ``tool``, ``child`` or ``low``.
-        level: ``alert``: it does not go on by itself · ``warn``: it will stop soon, or may have
+        level: ``alert``: it does not continue by itself · ``warn``: it will stop soon, or may have
             stopped · ``note``: it waits, which may be right.
         text: the reason in words, without a time.
         since: since when it holds.
@@ -139,7 +139,7 @@ def reason_of(
 ) -> Reason | None:
     """The first reason, of these, why a job needs attention; ``None`` if it needs none.
 
-    1. Its verdict says that it does not go on by itself: it failed or timed out, the runtime no
+    1. Its verdict says that it does not continue by itself: it failed or timed out, the runtime no
        longer knows it, or its agent waits for a person.
     2. Its budget is spent, or ends within a minute, or its lease has expired.
     3. Its verdict says that it may have stopped: it is silent, or slowed by the client's handlers.

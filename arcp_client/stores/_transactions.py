@@ -146,7 +146,7 @@ class Transactions:
                 called if there is none.
 
         Raises:
-            TransactionsEnded: the client cannot go on, because another one has taken over the
+            TransactionsEnded: the client cannot continue, because another one has taken over the
                 checkpoint, or the pool cannot be used. Nothing was committed.
             Exception: what ``call`` raised, or a failed commit. Nothing was committed.
         """

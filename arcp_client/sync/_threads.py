@@ -43,7 +43,7 @@ class HandlerThreads:
     threads are daemons: a handler that still runs at the end of the program ends with it.
 
     A thread cannot be interrupted. If a call is cancelled, by ``handler_timeout`` or a close, the
-    handler goes on; the next event of its lane waits for it.
+    handler continues; the next event of its lane waits for it.
 
     Args:
         handler: the function to call in a thread.

@@ -132,7 +132,7 @@ class _Progress:
             asyncio.get_running_loop().call_later(_EVERY, self._look)
 
     def _look(self) -> None:
-        self.unwatched = True  # first: the reading thread looks at it after it has gone on
+        self.unwatched = True  # first: the reading thread looks at it after it has continued
         source = self._source()
         if source is not None and source.settle(self.given - 1):
             self.watch()

@@ -102,7 +102,7 @@ async def sends_in_the_order_of_the_calls(link: TransportCase) -> None:
 
 
 async def holds_a_sender_whose_peer_reads_nothing(link: TransportCase) -> None:
-    """`send` waits while the peer reads nothing, and goes on afterwards."""
+    """`send` waits while the peer reads nothing, and continues afterwards."""
     sender = await _blocked_sender(link)
     for _ in range(_BLOCKS):
         expect(await link.far.receive() == _BLOCK, "a sender that waited loses no frame")

@@ -416,9 +416,9 @@ PROBES: Final[Mapping[str, Probe]] = {
     "a key is used in a later session": Probe(
         "A used key in a later session (§7.2)", "its result", key_later
     ),
-    "the link drops": Probe("The link drops, and the job goes on (§6.3)", "its result", dropped),
+    "the link drops": Probe("The link drops, and the job continues (§6.3)", "its result", dropped),
     "the link drops under three jobs": Probe(
-        "The link drops, and three jobs go on (§6.3)", "its result", three_dropped
+        "The link drops, and three jobs continue (§6.3)", "its result", three_dropped
     ),
     "the link drops in a streamed result": Probe(
         "The link drops in a streamed result (§6.3, §8.4)", "its result", stream_dropped

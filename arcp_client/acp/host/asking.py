@@ -62,7 +62,7 @@ def asking_policy(job: JobContext, cwd: str, local: Policy | None, timeout: floa
             )
         except QuestionExpired:
             return False
-        except FeatureNotNegotiated:  # nobody can be asked: the lease alone decides
+        except FeatureNotNegotiated:  # there is no client to ask: the lease alone decides
             return True
         return str(answer)
 

@@ -139,7 +139,7 @@ async def _resume(client: AcpClient, session: AcpSession) -> None:
 
 
 def job_failed(error: ArcpError, job: JobContext) -> JobFailed:
-    """Say to the clients of a job why its agent could not go on."""
+    """Say to the clients of a job why its agent could not continue."""
     if isinstance(error, JobFailed):
         return error
     if isinstance(error, FeatureNotNegotiated):

@@ -24,7 +24,7 @@ def answer(where: Place, job_id: str, question_id: str, typed: str, *, key: str 
         async with connected(where, interrupts) as client:
             taken = await give(client, job_id, question_id, typed, key=key)
         if where.output is Output.TEXT:
-            terminal.tell(terminal.err(), f"the agent goes on with {digits.dumps(taken.value)}")
+            terminal.tell(terminal.err(), f"the agent continues with {digits.dumps(taken.value)}")
         else:
             print(terminal.as_json({"schema": SCHEMA, **answer_document(taken)}))
         return Exit.SUCCESS

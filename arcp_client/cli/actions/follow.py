@@ -138,7 +138,7 @@ class Following:
         except ArcpError as error:
             problem = command_error(error)
             if problem.code is Exit.CONNECTION:
-                problem.remedy = f"the job may run on: {self._back} {job.id}"
+                problem.remedy = f"the job may still run: {self._back} {job.id}"
             self._tail.release()
             report.close()
             report.failed(problem, exact_error(error, self._end))
@@ -146,7 +146,7 @@ class Following:
                 self._over()
             raise problem from error
         except BrokenPipeError:
-            terminal.tell(terminal.err(), f"the reader of stdout has gone; job {job.id} runs on")
+            terminal.tell(terminal.err(), f"the reader of stdout has gone; job {job.id} continues")
             raise
         finally:
             states.dispose()
@@ -260,7 +260,7 @@ class Following:
             report.failed(CommandError(Exit.INTERRUPTED, "no longer watching"), None)
             terminal.tell(console, f"The job is left alone. Come back with:  {back}", "bold")
             return Exit.INTERRUPTED
-        terminal.tell(console, f"Detached; the job runs on. Come back with:  {back}", "bold")
+        terminal.tell(console, f"Detached; the job continues. Come back with:  {back}", "bold")
         terminal.tell(console, "Press Ctrl-C again now to cancel the job.", "dim")
         async with interrupts.stop(_SECOND_THOUGHT):
             await _until_over(job)

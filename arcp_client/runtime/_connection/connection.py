@@ -220,7 +220,7 @@ class Connection:
             if isinstance(frame, ControlFrame):
                 try:
                     await self._handler.handle(self, session, frame)
-                except Exception as error:  # noqa: BLE001 - answered and logged; others go on
+                except Exception as error:  # noqa: BLE001 - answered and logged; others continue
                     self.refuse(frame, error)
             elif isinstance(frame, BadFrame):
                 self._refuse(InvalidRequest(str(frame.error)), frame.id, frame.job_id)

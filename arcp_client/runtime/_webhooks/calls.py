@@ -75,7 +75,7 @@ async def attempt(
             response.release()
     except TimeoutError:
         return CallAnswer(CallEnd.AGAIN, f"no answer in {webhook.timeout:g} s")
-    except Exception as error:  # noqa: BLE001 - whatever the receiver sends, later calls go on
+    except Exception as error:  # noqa: BLE001 - whatever the receiver sends, later calls are made
         # Only the class: texts of aiohttp may have the URL, or what the receiver sent.
         return CallAnswer(CallEnd.AGAIN, type(error).__name__)
     return CallAnswer(

@@ -240,7 +240,7 @@ class Outbox:
             seconds = float(self.webhook.wait(state))
             if not seconds >= 0:
                 raise ValueError(f"{seconds} seconds")
-        except Exception:  # noqa: BLE001 - a function of the user; the calls must go on
+        except Exception:  # noqa: BLE001 - a function of the user; the calls must continue
             _log.exception("webhook %s: its `wait` failed", self.webhook.origin)
             seconds = _FALLBACK
         return max(seconds, _last_answer(state).after)

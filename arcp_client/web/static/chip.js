@@ -14,7 +14,7 @@ export function linkChip(link, page, now) {
     return { tone: 'error', icon: 'cross', text: 'page offline, reconnecting', hint: 'The dashboard’s server does not answer.' };
   }
   if (page.state === 'idle') {
-    return { tone: 'plain', icon: 'pause', text: 'resting', hint: 'The page is hidden and goes on when it is shown.' };
+    return { tone: 'plain', icon: 'pause', text: 'resting', hint: 'The page is hidden, and continues when it is shown.' };
   }
   if (!link || page.state === 'connecting') return { tone: 'plain', icon: 'turn', text: 'connecting', hint: '' };
   const turns = page.state === 'turns' ? 'Many windows are open: they take turns, and each is a few seconds late.' : '';
@@ -39,7 +39,7 @@ function waiting(link, now) {
   return left > 0 ? `reconnecting in ${left} s` : `reconnecting, attempt ${link.attempt || 1}`;
 }
 
-/** "21 events missing", "events missing" if nobody knows how many; empty if there was no gap. */
+/** "21 events missing", "events missing" if the number is unknown; empty if there was no gap. */
 export function gapChip(gap) {
   if (!gap) return '';
   const first = num(gap.first);

@@ -8,7 +8,7 @@ const MOST_OPEN = 40;
  *
  * `source` gives `count()`, `idAt(index)`, `indexOf(id)` (or -1) and `versionOf(id)`; ids only grow. `make(id)`
  * makes the element of a row and `fill(element, id, open)` brings it up to date. The list follows its
- * end until somebody scrolls up. The row that has the focus stays in the document wherever it is.
+ * end until the user scrolls up. The row that has the focus stays in the document wherever it is.
  */
 export class Scroller {
   #source;

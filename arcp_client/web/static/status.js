@@ -24,7 +24,7 @@ export function statusWord(status) {
   return oneLine(String(status || 'unknown').replace('_', ' '), 24);
 }
 
-/** What a list says of a row: its status, or that it runs and does not go on. */
+/** What a list says of a row: its status, or that it runs and does not continue. */
 export function standing(row) {
   return (row.status === 'running' && INSTEAD[row.reason?.code]) || row.status;
 }

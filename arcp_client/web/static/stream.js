@@ -11,11 +11,11 @@ const PATIENCE = 10000;                      // a stream that brings nothing is 
 /**
  * Follow one stream of the server.
  *
- * A break of the network is mended by the browser, which asks to go on after the last id it saw. An
+ * A break of the network is mended by the browser, which asks to continue after the last id it saw. An
  * answer that is no stream ends the browser's tries: then `refused` is asked, with the answer's
  * status and error, whether to go on, and the next try says by `?after=` where to. While the page is
  * hidden the stream is closed, since a browser has only a few connections to a server. Where many
- * windows are visible they share one stream; in browsers that cannot, they take turns, and each goes on
+ * windows are visible they share one stream; in browsers that cannot, they take turns, and each continues
  * after the last id it saw.
  *
  * `on` maps types of messages to `(data, bytes, position)`; `state` is told 'connecting', 'live', 'turns' (live,

@@ -11,7 +11,7 @@ import { count, plural } from './text.js';
 /**
  * Show a `JobState`'s timeline. `update(changed)` draws what is new.
  *
- * Paused, it stays as it is while the state goes on: nothing is lost, new events are counted.
+ * Paused, it stays as it is while the state changes: nothing is lost, new events are counted.
  */
 export function timelineView(state, { transcript = null, hrefOf = null, older: askOlder = null } = {}) {
   let match = null;                       // null: everything is shown
@@ -134,7 +134,7 @@ export function timelineView(state, { transcript = null, hrefOf = null, older: a
 
   function emptiness() {
     if (!timeline.size) return state.reason === null ? 'The events are being loaded …' : 'No events yet.';
-    if (end() <= begin()) return 'What was paused here is older than what the page holds. Resume to go on.';
+    if (end() <= begin()) return 'What was paused here is older than what the page holds. Resume to continue.';
     return 'No event matches the filter.';
   }
 
