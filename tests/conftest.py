@@ -10,7 +10,9 @@ import logging
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,20 +124,24 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mix the files that wait, for processes and servers, with those that compute.
+    """Spread the files of each folder over the run.
 
-    Processes that run tests side by side take the files in this order. In the order of their names,
-    all of them would wait at one time and compete for the cores at another.
+    Processes that run tests side by side take the files in this order. Tests of one folder wait for
+    the same things, for replicas or browsers: in the order of their names, all of them would wait
+    at one time and compete for the cores at another.
     """
     if not hasattr(config, "workerinput"):
         return
-    files = list(dict.fromkeys(item.path for item in items))
-    computing = [path for path in files if path.is_relative_to(ROOT / "tests" / "unit")]
-    waiting = [path for path in files if not path.is_relative_to(ROOT / "tests" / "unit")]
+    folders: defaultdict[str, list[Path]] = defaultdict(list)
+    for path in sorted({item.path for item in items}):
+        folders[path.relative_to(ROOT / "tests").parts[0]].append(path)
     place = {
-        path: (n + 0.5) / len(kind) for kind in (computing, waiting) for n, path in enumerate(kind)
+        path: (n + 0.5) / len(folder)
+        for folder in folders.values()
+        for n, path in enumerate(folder)
     }
-    items.sort(key=lambda item: place[item.path])  # stable: a file's tests keep their order
+    # Stable, so that a file's tests keep their order; without ties, since processes must agree.
+    items.sort(key=lambda item: (place[item.path], item.path))
 
 
 def pytest_collection() -> None:
