@@ -43,6 +43,8 @@ OBEYED = {
     *("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"),
 }
 """Variables named like Python's own that a fork obeys."""
+READ_BY_IMPORTS = {"SSL_CERT_FILE", "SSL_CERT_DIR"}
+"""Variables that are read by imports: a fork has them from the process of the tests."""
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER
 _SIZE = 1 << 20
 
@@ -59,6 +61,7 @@ def possible(command: Sequence[str], env: Mapping[str, str]) -> bool:
         and command[0] == sys.executable
         and _program(command) is not None
         and python <= OBEYED
+        and all(os.environ.get(name) == env[name] for name in READ_BY_IMPORTS & env.keys())
         and all(Path(path).is_relative_to(ROOT) for path in paths)  # others hide what is imported
         and _locale(env) in {"C", "POSIX", "C.UTF-8"}
     )
@@ -134,6 +137,7 @@ def _server() -> socket.socket:
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "error",
+            **{name: os.environ[name] for name in READ_BY_IMPORTS & os.environ.keys()},
         }
         with theirs:
             os.posix_spawn(

@@ -14,6 +14,8 @@ from arcp_client.transports.base import Connector
 from tests.backpressure.peer import serving
 from tests.backpressure.script import Script
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 N = 50_000
 SCRIPT = str(Path(__file__).with_name("script.py"))
 

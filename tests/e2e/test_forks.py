@@ -69,6 +69,7 @@ def test_streams_warnings_arguments_and_paths_are_those_of_an_interpreter(
         ([sys.executable, "-I", "shows.py"], {}),
         (["sh", "shows.py"], {}),
         ([sys.executable, "shows.py"], {"PYTHONHASHSEED": "0"}),
+        ([sys.executable, "shows.py"], {"SSL_CERT_FILE": "cert.pem"}),
         ([sys.executable, "shows.py"], {"LANG": "C", "LC_ALL": "de_DE.ISO-8859-1"}),
         ([sys.executable, "shows.py"], {"PYTHONPATH": "/elsewhere"}),
     ],

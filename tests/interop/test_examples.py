@@ -46,7 +46,10 @@ from arcp_client.testing import FaultyProxy
 from tests.interop import sdist
 from tests.interop.kit import all_of, kinds, numbers
 
-pytestmark = pytest.mark.timeout(180 + sdist.PATIENCE)  # the first run downloads
+pytestmark = [
+    pytest.mark.timeout(180 + sdist.PATIENCE),  # the first run downloads
+    pytest.mark.usefixtures("forked"),
+]
 
 AT_A_TIME = 8
 

@@ -16,6 +16,8 @@ from arcp_client.errors import LinkLost, LocalProtocolError
 from tests.interop.kit import AT_ONCE
 from tests.interop.rules import rule
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 ARGV = [sys.executable, str(Path(__file__).with_name("stdio_child.py"))]
 LIMIT = 64 * 1024
 

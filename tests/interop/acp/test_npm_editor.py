@@ -13,6 +13,8 @@ from arcp_client import Runtime
 from arcp_client.acp import host
 from tests.interop.acp.conftest import HERE, npm_program
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 COMMAND = [sys.executable, "-m", "arcp_client.cli", "acp-serve", "acp", "--cwd", "."]
 
 

@@ -27,6 +27,8 @@ from arcp_client.testing import FaultyConnector, VirtualClock
 from arcp_client.transports.base import Transport
 from tests.unit.link.line import Line
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 CHILD = Path(__file__).with_name("stdio_child.py")
 
 
