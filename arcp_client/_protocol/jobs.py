@@ -129,6 +129,13 @@ class JobState(msgspec.Struct, eq=False):
         """Whether the job's next event can be delivered without a further check."""
         return self.delivered is None and self.recovering is None and not self.unsubscribing
 
+    @property
+    def orderly(self) -> bool:
+        """Whether the next event of the job can cause no other delivery than its own."""
+        recovering = self.recovering
+        lost = recovering is not None and recovering.may_have_lost_events
+        return not lost and not self.unsubscribing
+
 
 REMEMBERED: Final = 4096
 """Ended jobs that are remembered, so that a second terminal message is recognised."""

@@ -238,7 +238,7 @@ class Receiver:
         reassembly, table, reserved = self._reassembly, self._table, self.reserved
         plain, cursor = self._plain and not reassembly.holding, reassembly.cursor
         last: JobState | None = None
-        jobs = 0
+        checked, jobs = False, 0
         for data in islice(frames, start, None):
             try:
                 frame = decode_event(data)
@@ -252,23 +252,21 @@ class Receiver:
                 job is None
                 or seq != cursor + 1
                 or not plain
-                or job.unsubscribing
-                or (job.recovering is not None and job.recovering.may_have_lost_events)
                 or (kind is StatusPayload and rotates(payload))
+                or (job is not last and not job.orderly)
             ):
                 other = Received(frame, data)
                 break
             cursor = seq
-            if job.recovering is not None:
-                self.seen(job, frame, now)
-            # `not job.plain`, without the call: this runs for each event
-            checked = job.delivered is not None or job.recovering is not None
-            if checked and not self._is_new(frame):
-                run.more = True
-                break
             if job is not last:
-                last = job
+                last, checked = job, not job.plain
                 jobs += 1
+            if checked:
+                if job.recovering is not None:
+                    self.seen(job, frame, now)
+                if not self._is_new(frame):
+                    run.more = True
+                    break
             run.append(BUILDERS[kind](frame, data, seq <= reserved))
         reassembly.cursor = cursor
         if run and not run[0].redelivered:
