@@ -1,4 +1,7 @@
-"""Reports the progress of consumers to the back-pressure on the reader (D6)."""
+"""Declares the interface through which consumers report progress, so that the reader continues.
+
+`BackPressure` implements it: it pauses the reader of the link while consumers are behind (D6).
+"""
 
 from __future__ import annotations
 
