@@ -45,6 +45,7 @@ OBEYED = {
 """Variables named like Python's own that a fork obeys."""
 READ_BY_IMPORTS = {"SSL_CERT_FILE", "SSL_CERT_DIR"}
 """Variables that are read by imports: a fork has them from the process of the tests."""
+ADOPTED = b"adopted"
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER
 _SIZE = 1 << 20
 
@@ -121,11 +122,12 @@ def start(
         libc.prctl(_ADOPT, 1, 0, 0, 0)
         try:
             socket.send_fds(server, [json.dumps(asked).encode()], list(fds))
-            pid = int(server.recv(_SIZE))
-            assert server.recv(_SIZE) == b"adopted"
+            told = {server.recv(_SIZE), server.recv(_SIZE)}
+            assert ADOPTED in told
         finally:
             libc.prctl(_ADOPT, 0, 0, 0, 0)
-    return pid
+    [pid] = told - {ADOPTED}
+    return int(pid)
 
 
 def _server() -> socket.socket:
@@ -225,17 +227,19 @@ def main() -> tuple[types.ModuleType, Any]:
             os._exit(0)
         between = os.fork()
         if not between:
-            if pid := os.fork():
-                control.send(str(pid).encode())
+            if os.fork():
                 os._exit(0)
-            control.close()
             asked = json.loads(message)
+            if asked["session"]:
+                os.setsid()  # before the tests can send a signal to its group
+            control.send(str(os.getpid()).encode())
+            control.close()
             become(asked, fds)
             return program(asked)
         for fd in fds:
             os.close(fd)
         os.waitpid(between, 0)
-        control.send(b"adopted")
+        control.send(ADOPTED)
 
 
 def import_what_programs_import() -> None:
@@ -257,8 +261,6 @@ def import_what_programs_import() -> None:
 
 def become(asked: dict[str, Any], fds: list[int]) -> None:
     """Be the process that was asked for."""
-    if asked["session"]:
-        os.setsid()
     if asked["tty"]:
         # As a terminal starts it; where the tests run as a background job, SIGINT is ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)

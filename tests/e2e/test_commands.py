@@ -275,7 +275,7 @@ def test_whoever_reads_half_of_it_gets_no_traceback(env: Env, url: str) -> None:
     )
     try:
         child.expect("arcp-client.job/1")
-        child.expect("runs on")
+        child.expect("continues")
         child.expect("130")
         assert ended(child) == 0
     finally:

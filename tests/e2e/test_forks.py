@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,16 @@ def test_streams_warnings_arguments_and_paths_are_those_of_an_interpreter(
         said.append((out, err, process.returncode))
     assert said[0] == said[1]
     assert said[0][1:] == ("a reason\n", 1)
+
+
+def test_a_fork_that_leads_a_session_can_be_killed_with_its_group_at_once(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text("input()")
+    command = [sys.executable, str(tmp_path / "waits.py")]
+    for _ in range(20):
+        process = Process(command, stdin=subprocess.PIPE, env=environment(), start_new_session=True)
+        with process:
+            os.killpg(process.pid, signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
