@@ -3,7 +3,7 @@
 Imports take most of a short program's time. The server imports once and forks for each program. The
 new process has its own arguments, environment, directory and streams, and is a child of the tests.
 What it cannot show is how an interpreter begins: ``/proc``, closed streams, which modules a program
-imports, how much memory it takes.
+imports, how much memory it takes, and at its end, what imported modules hold.
 
 `Process` and `Spawn` start forks instead of interpreters, and so does all that a module starts that
 asks for the fixture ``forked``.
@@ -12,6 +12,7 @@ asks for the fixture ``forked``.
 from __future__ import annotations
 
 import array
+import atexit
 import ctypes
 import fcntl
 import gc
@@ -50,6 +51,7 @@ _ADOPT = 36  # PR_SET_CHILD_SUBREAPER
 _SIZE = 1 << 20
 
 _servers: dict[int, socket.socket] = {}
+_ended: list[int] = []
 _one_at_a_time = threading.Lock()
 
 
@@ -218,6 +220,7 @@ def main() -> tuple[types.ModuleType, Any]:
         In the fork, the module to be ``__main__`` and its code.
     """
     control = socket.socket(fileno=os.dup(0))
+    atexit.register(leave)  # before all others, so after all others
     import_what_programs_import()
     gc.collect()
     gc.freeze()
@@ -333,10 +336,37 @@ def program(asked: dict[str, Any]) -> tuple[types.ModuleType, Any]:
         module.__file__ = str(path)
         code = compile(path.read_bytes(), path, "exec", dont_inherit=True)
         sys.argv[:] = words
-    sys.modules["__main__"] = module
     return module, code
 
 
+def run(module: types.ModuleType, code: Any) -> None:
+    """Run the program, and note its exit code if it ends in the usual way."""
+    sys.modules["__main__"] = module
+    try:
+        exec(code, vars(module))
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            _ended.append((error.code or 0) & 0xFF)
+        raise
+    _ended.append(0)
+
+
+def leave() -> None:
+    """End without the destruction of all modules: most pages of the server would be copied for it.
+
+    What the program itself holds is destroyed, and complains if it was not closed.
+    """
+    if not _ended:
+        return
+    vars(sys.modules["__main__"]).clear()
+    gc.collect()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # the interpreter reports it
+    os._exit(_ended[0])
+
+
 if __name__ == "__main__":
-    _module, _code = main()
-    exec(_code, vars(_module))
+    run(*main())

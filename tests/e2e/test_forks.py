@@ -63,6 +63,44 @@ def test_streams_warnings_arguments_and_paths_are_those_of_an_interpreter(
     assert said[0][1:] == ("a reason\n", 1)
 
 
+ENDS = {
+    "the last line": "print('said')",
+    "a code": "raise SystemExit(300)",
+    "a sentence": "raise SystemExit('why')",
+    "an error": "1 / 0",
+    "an interrupt": "raise KeyboardInterrupt",
+    "callbacks": "import atexit; atexit.register(print, 'bye'); atexit.register(lambda: 1 / 0)",
+    "a thread": "import threading; threading.Timer(0.1, print, ['late']).start()",
+    "a destructor": "class A:\n    def __del__(self): print('gone')\na = A(); a.itself = a",
+    "a full disk": "import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); print('lost')",
+    "a file left open": "file = open('/dev/null')",
+    "a task left behind": "import asyncio; loop = asyncio.new_event_loop()\n"
+    "task = loop.create_task(asyncio.sleep(9)); loop.run_until_complete(asyncio.sleep(0))",
+}
+
+
+@pytest.mark.parametrize("program", ENDS.values(), ids=ENDS)
+def test_a_fork_ends_as_an_interpreter_does(program: str, tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text(program)
+    command = [sys.executable, "-W", "always", "ends.py"]
+    pipe = subprocess.PIPE
+    ends = []
+    for start in (Process, subprocess.Popen):
+        with start(
+            command, stdout=pipe, stderr=pipe, text=True, env=environment(), cwd=tmp_path
+        ) as process:
+            out, err = process.communicate(timeout=60)
+        said = {word for word in COMPLAINTS if word in err}
+        ends.append((process.returncode, out, said, bool(err)))
+    assert ends[0] == ends[1]
+
+
+COMPLAINTS = (
+    *("why", "ZeroDivisionError", "KeyboardInterrupt", "Exception ignored", "No space left"),
+    *("unclosed file", "unclosed event loop", "Task was destroyed but it is pending"),
+)
+
+
 def test_a_fork_that_leads_a_session_can_be_killed_with_its_group_at_once(tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text("input()")
     command = [sys.executable, str(tmp_path / "waits.py")]
