@@ -1,7 +1,6 @@
 """Retry what can succeed later; an idempotency key keeps an attempt from running twice."""
 
 import asyncio
-import os
 from typing import Any
 
 import tenacity
@@ -38,7 +37,7 @@ async def ask(client: Client, city: str) -> Any:
     failures = 0
     async for attempt in tenacity.AsyncRetrying(retry=retry, wait=wait, stop=stop, reraise=True):
         with attempt:
-            key = f"weather/{city}/{os.getpid()}/{failures}"
+            key = f"weather/{city}/{failures}"
             try:
                 job = await client.submit("flaky", city, idempotency_key=key)
                 return (await job.result()).value

@@ -1,4 +1,4 @@
-"""Connects, closes and detaches a client (S8, S9).
+"""Connects, closes and detaches a client (rules S8 and S9 in docs/explanation/rules.md).
 
 One task locks the checkpoint, runs the session on its links and unlocks the checkpoint. A second
 task closes the session. Callers of the methods wait for these two tasks.

@@ -10,7 +10,8 @@
 
         turn = await session.prompt("explain this repository")
 
-Each session has one inbox: handlers run one after another, in the order of the updates.
+Each session has one inbox: handlers run one after another, in the order of the updates. In the
+picture, the *lane* is the queue in which the updates and requests of one session wait.
 `AcpSession.prompt` returns when the handlers of all updates before its answer have ended. `host`
 makes an agent of an `arcp_client.runtime` from an ACP agent, so that clients can watch its jobs and
 resume after a lost connection. `serve` is the other direction: it serves an agent of a runtime to

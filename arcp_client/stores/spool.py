@@ -1,4 +1,7 @@
-"""Logs the chunks of a result to a file, one line each, so that they survive a restart (D13)."""
+"""Logs the chunks of a result to a file, one line each, so that they survive a restart.
+
+The rule is D13 in docs/explanation/rules.md.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
 
     add_ag_ui_routes(app, client, "report", path="/report")      # for front ends that use AG-UI
 
-    async for event in ag_ui(job):                   # its events, to serve them yourself
+    async for event in ag_ui(job):                   # AG-UI events of a job, to serve yourself
         ...
 
 `ag_ui` and `add_ag_ui_routes` need the extra ``ag-ui``. Three pages of the docs have more: "A

@@ -1,5 +1,6 @@
 """Answers the requests of a dashboard's pages from the feeds of jobs.
 
+A feed (`JobFeed`) keeps the events of one job, numbered and encoded once for all pages.
 `routes` has the paths and the checks before each handler.
 """
 

@@ -11,7 +11,8 @@ TEXT = PAGE.read_text(encoding="utf-8")
 WORDS = [
     *("acceptance", "attempt", "back-pressure", "checkpoint", "consumer", "cursor", "detach"),
     "dialect",
-    *("drain", "durable", "early event", "event", "fan-out", "frame", "gap", "history", "job"),
+    *("drain", "durable", "early event", "event", "event log", "fan-out", "frame"),
+    *("gap", "history", "job"),
     *("job feed", "key", "lane", "lease", "link", "loop thread", "notification", "peer"),
     *("principal", "question", "registration", "replay", "replay buffer", "resume"),
     *("resume window", "runtime"),

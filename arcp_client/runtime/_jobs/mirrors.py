@@ -1,8 +1,9 @@
 """Follows the jobs of other replicas for the sessions of this one.
 
 A mirror is a `ServerJob` whose agent runs on another replica. The mirror emits nothing itself: this
-replica reads the job's events from the directory, once for all of its sessions that receive them.
-The feeds of the mirror number the events in each of these sessions.
+replica reads the job's events from the `Directory`, through which replicas find each other's jobs.
+It reads them once for all of its sessions that receive them. Each of these sessions has a
+`SubscriptionFeed` of the mirror, which numbers the events in the session.
 """
 
 from __future__ import annotations
