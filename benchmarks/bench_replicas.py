@@ -356,7 +356,7 @@ def main() -> None:
     parser.add_argument("--only", default="one,delay,three,observers,size")
     options = parser.parse_args()
     wanted = set(options.only.split(","))
-    cluster = Cluster(Cluster.make_folder(), ["fsync = on"]).create()
+    cluster = Cluster(Cluster.make_folder(on_disk=True), ["fsync = on"]).create()
     found: dict[str, Any] = {}
     try:
         dsn, rounds, events = cluster.dsn, options.rounds, options.events
