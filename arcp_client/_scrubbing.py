@@ -152,12 +152,14 @@ class Scrubber:
         text = self._pairs(text)
         return _BASIC.sub(_basic, _BEARER.sub(_bearer, text))
 
-    def finds_nothing(self, text: str, ids: Sequence[str] = ()) -> bool:
-        """Whether nothing in these strings is masked.
+    def is_clean(self, text: str, ids: Sequence[str] = ()) -> bool:
+        """Whether it is certain that nothing in these strings is masked; faster than to mask them.
+
+        If it is false, `text` may return a string unchanged all the same.
 
         Args:
             text: a string, or several with line breaks between them.
-            ids: strings that come again and again. The search for hints in them is cached.
+            ids: further strings that come again and again, such as the id of a job.
         """
         if self._names or _hinted(text) or any(map(_hinted_name, ids)):
             return False
@@ -201,7 +203,7 @@ class Scrubber:
         if not isinstance(name, str):
             return name
         masked, n = self._values.masked(name), 1
-        if self._names or len(name) > _LONG_NAME or _hinted_name(masked):
+        if self._names or _hinted_name(masked):
             masked = self._searched(masked)
         shown = masked
         while shown in taken:  # two masked names would collide, and a field would be lost
@@ -292,7 +294,13 @@ def _hinted(text: str) -> bool:
     return False
 
 
-_hinted_name = lru_cache(maxsize=4096)(_hinted)  # the same names come again and again
+_hinted_short = lru_cache(maxsize=4096)(_hinted)
+
+
+def _hinted_name(name: str) -> bool:
+    """Whether a name or an id may hold a secret: most come again, so the search is cached."""
+    # A peer may send long ones, and a cache of them would have no limit in bytes.
+    return _hinted_short(name) if len(name) <= _LONG_NAME else _hinted(name)
 
 
 def _bearer(found: re.Match[str]) -> str:

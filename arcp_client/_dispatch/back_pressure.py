@@ -256,7 +256,7 @@ class BackPressure:
         if self._follower is not None:
             self._follower(None)
         if self.paused is None and not self._stored:
-            return  # the backlog, which takes time with many jobs, matters to nothing
+            return  # nothing needs the backlog, and to compute it takes time with many jobs
         caught_up = bool(self._events) or self._consumers.backlog() <= self.low
         if caught_up and self._stored and self.refill is not None:
             self.refill()

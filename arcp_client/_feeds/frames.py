@@ -150,7 +150,7 @@ _TEXTS: Mapping[type[Event], Callable[[Any], tuple[str | None, ...]]] = MappingP
 def _flat(event: Any, scrubber: transcripts.Scrubber) -> bytes | None:
     """An event as JSON; ``None`` if values may have to be masked, or digits to be preserved."""
     ids = (event.session_id, event.job_id or "", event.trace_id or "")
-    if not scrubber.finds_nothing("\n".join(filter(None, _TEXTS[type(event)](event))), ids):
+    if not scrubber.is_clean("\n".join(filter(None, _TEXTS[type(event)](event))), ids):
         return None
     numbered = type(event) in (Progress, Metric)
     if numbered and digits.has_odd_numbers(envelope(event)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -134,3 +135,16 @@ def test_further_names_of_secrets_are_masked() -> None:
     event = received("thought", {"text": "colour: scarlet"})
     assert b"scarlet" not in frames.plain(event, Scrubber(names=["colour"]))
     assert b"colour: scarlet" in frames.plain(event, Scrubber())
+
+
+def test_long_ids_of_a_peer_are_not_kept() -> None:
+    scrubber = Scrubber()
+    frames.plain(Thought(text="t", trace_id="a" * 100), scrubber)
+    tracemalloc.start()
+    try:
+        for n in range(100):
+            frames.plain(Thought(text="t", trace_id=f"{n:0100000}"), scrubber)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
