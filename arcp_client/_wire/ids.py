@@ -9,8 +9,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ulid import base32
+
 __all__ = [
-    "PAIRS",
     "in_utc",
     "is_trace_id",
     "new_id",
@@ -22,11 +23,6 @@ __all__ = [
     "parse_utc",
     "time_text",
 ]
-
-_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
-"""Ten bits as two characters of a ULID."""
-_SHIFTS = range(120, -1, -10)
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _NO_TRACE = "0" * 32
@@ -43,8 +39,9 @@ _UTC_ZONES = dict.fromkeys(("Z", "z", "+00:00", "+0000", "-00:00", "-0000"), "Z"
 
 def new_id() -> str:
     """Make an envelope id: a bare ULID, the only form that all known runtimes accept."""
-    bits = time.time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10), "big")
-    return "".join([PAIRS[bits >> shift & 1023] for shift in _SHIFTS])
+    # What ULID() does, at half the cost.
+    milliseconds = time.time_ns() // 1_000_000
+    return base32.encode(milliseconds.to_bytes(6, "big") + os.urandom(10))
 
 
 def new_prefixed_id(prefix: str) -> str:

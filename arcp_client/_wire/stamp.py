@@ -19,7 +19,7 @@ import msgspec
 
 from arcp_client._wire import names
 from arcp_client._wire.codec import snapshot
-from arcp_client._wire.ids import PAIRS, new_id, time_text
+from arcp_client._wire.ids import new_id, time_text
 
 __all__ = [
     "ENVELOPE",
@@ -44,7 +44,8 @@ FRAME = (
 ENVELOPE = 250
 """Approximate size of an envelope without its payload, in bytes."""
 
-_PAIRS = tuple(pair.encode("ascii") for pair in PAIRS)
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = tuple((a + b).encode("ascii") for a in _ALPHABET for b in _ALPHABET)
 _LOW = 2**20 - 1
 
 
