@@ -213,8 +213,11 @@ class TaskOwner:
             Whether all of them have ended.
         """
         current = asyncio.current_task()
-        ours = (task for task in tuple(self._tasks) if task is not current)
-        return await cancel_and_wait(ours, deadline=deadline)
+        # A cancelled task may start others.
+        while ours := [t for t in self._tasks if t is not current and not t.done()]:
+            if not await cancel_and_wait(ours, deadline=deadline):
+                return False
+        return True
 
 
 def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:

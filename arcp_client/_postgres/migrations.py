@@ -100,6 +100,11 @@ CREATE INDEX calls_left ON calls (endpoint, number) WHERE replica IS NULL;
 CREATE INDEX calls_of ON calls (replica) WHERE replica IS NOT NULL;
 """
 
+# A job whose session another replica held when it was delegated: that replica must announce it.
+_DELEGATED = """
+ALTER TABLE watches ADD COLUMN delegated boolean NOT NULL DEFAULT false;
+"""
+
 _MIGRATIONS: tuple[str, ...] = (
     _TABLES + FUNCTIONS,
     _UNCLAIMED,
@@ -107,6 +112,7 @@ _MIGRATIONS: tuple[str, ...] = (
     _HANDLED,
     DIALOGUE,
     _CALLS,
+    _DELEGATED,
 )
 VERSION = len(_MIGRATIONS)
 """The version of the schema that this package reads and writes."""

@@ -9,6 +9,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from arcp_client._log_fields import log_fields
 from arcp_client._security import WrongTokens
@@ -208,7 +209,7 @@ class Core:
             self.sessions,
             self.wrong_tokens,
             shared=self._directory.sessions,
-            follow=self._mirrors.follow,
+            follow=self._mirrors.take_over,
             inventory=lambda: self._directory.inventory(self.agents.inventory()),
             features=self._features,
             stored=self._journal.flushed,
@@ -350,12 +351,7 @@ class Core:
         session, mirrors = self.sessions.get(watch.session_id), self._mirrors
         if session is None or watch.job_id in session.feeds or watch.job_id in session.jobs:
             return
-        try:
-            job = await mirrors.find(watch.job_id)
-        except RequestError as error:
-            fields = log_fields(job=watch.job_id)
-            _log.warning("job %s cannot be announced: %s", watch.job_id, error, extra=fields)
-            return
+        job = await mirrors.retried(session, watch.job_id, partial(mirrors.find, watch.job_id))
         if job is not None and watch.job_id not in session.jobs:
             session.jobs.add(job.id)
             session.control(frames.acceptance(job.accepted, session.id, None))

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from arcp_client import Client
-from arcp_client.errors import JobCancelled
-from arcp_client.runtime import Limits
+from arcp_client.errors import JobCancelled, request_error
+from arcp_client.runtime import JobContext, Limits
 from arcp_client.runtime._jobs import mirrors
 from arcp_client.runtime._log.postgres_jobs import PostgresJobs
 from tests.postgres import Cluster
@@ -193,6 +193,43 @@ async def test_a_delegated_job_reaches_its_session_on_another_replica(
     assert {f["job_id"] for f in frames} - {parent_id}
     ends = [f for f in frames if f["type"] == "job.result"]
     assert [f["payload"]["result"] for f in ends] == [4, 4]
+
+
+def refuse_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next search for a job of another replica fail."""
+    find = PostgresJobs.find
+    monkeypatch.setattr(mirrors, "_RETRY", 0.01)
+
+    async def failing(self: PostgresJobs, wanted: str) -> Any:
+        monkeypatch.setattr(PostgresJobs, "find", find)
+        raise request_error("INTERNAL_ERROR", "the database is away", retryable=True)
+
+    monkeypatch.setattr(PostgresJobs, "find", failing)
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["ends-at-once", "database-away"])
+async def test_a_job_delegated_after_its_session_moved_reaches_it(
+    replica: MakeReplica, peer: OpenPeer, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    """Also if the replica that holds the session learns of the job only after its end."""
+    a, b = replica(), replica()
+    delegating = Gate()
+
+    @a.agent("delegating")
+    async def delegates(input: Any, job: JobContext) -> Any:
+        await delegating.next()
+        return await (await job.delegate("count", 3)).result()
+
+    first = await peer(a)
+    parent_id = (await first.submit("delegating"))["payload"]["job_id"]
+    second = await moved(first, b, peer)
+    if away:
+        refuse_once(monkeypatch)
+    delegating.emit(1)
+    frames = await read_to(second, 6)
+    assert {f["job_id"] for f in frames} - {parent_id}
+    ends = [f for f in frames if f["type"] == "job.result"]
+    assert [f["payload"]["result"] for f in ends] == [3, 3]
 
 
 async def stored_one_by_one(owner: Any, gate: Gate, count: int) -> None:

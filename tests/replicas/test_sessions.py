@@ -6,7 +6,11 @@ import asyncio
 from typing import Any
 
 import asyncpg
+import pytest
 
+from arcp_client.errors import request_error
+from arcp_client.runtime._jobs import mirrors
+from arcp_client.runtime._log.postgres_jobs import PostgresJobs
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
 from tests.unit.runtime.peer import Frame, Peer, seqs
@@ -153,3 +157,48 @@ async def test_after_a_close_its_sessions_continue_elsewhere(
     await a.close()
     second = await moved(first, b, peer, last=3)
     assert seqs(await read_to(second, 6)) == [4, 5, 6]
+
+
+@pytest.mark.parametrize("fault", ["refused", "cancelled"])
+async def test_a_subscription_continues_although_the_resume_that_took_the_session_failed(
+    fault: str,
+    replica: MakeReplica,
+    peer: OpenPeer,
+    gates: dict[Any, Gate],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The replica holds the session then: the next resume does not take it again."""
+    a, b = replica(), replica()
+    owner, observer = await peer(a), await peer(a)
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    gate = gates.setdefault(1, Gate())
+    gate.emit(10)
+    frames = await read_to(observer, 10)
+    await observer.cut()
+
+    monkeypatch.setattr(mirrors, "_RETRY", 0.01)
+    find, reached = PostgresJobs.find, asyncio.Event()
+
+    async def failing(self: PostgresJobs, wanted: str) -> Any:
+        monkeypatch.setattr(PostgresJobs, "find", find)
+        reached.set()
+        if fault == "refused":
+            raise request_error("INTERNAL_ERROR", "the database is away", retryable=True)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(PostgresJobs, "find", failing)
+    first = await Peer.to(b)
+    resuming = asyncio.create_task(first.hello(resume=observer.block()))
+    await reached.wait()
+    if fault == "refused":
+        assert (await resuming)["payload"]["message"] == "the database is away"
+    await first.close()
+    await asyncio.gather(resuming, return_exceptions=True)
+
+    second = await moved(observer, b, peer)
+    gate.emit(10)
+    gate.emit(0)
+    frames += await read_to(second, 21)
+    assert [f["payload"]["body"]["current"] for f in frames[:-1]] == list(range(1, 21))
+    assert frames[-1]["payload"]["result"] == 20

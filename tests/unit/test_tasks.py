@@ -154,6 +154,25 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
                 yield str(path.relative_to(SOURCE)), node
 
 
+async def test_closing_ends_the_tasks_that_a_cancelled_task_starts(owner: TaskOwner) -> None:
+    started = asyncio.Event()
+
+    async def heir() -> None:
+        await asyncio.Event().wait()
+
+    async def task() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            owner.spawn(heir())
+
+    owner.spawn(task())
+    await started.wait()
+    assert await owner.close()
+    assert len(owner) == 0
+
+
 def test_tasks_are_created_in_one_place() -> None:
     """Elsewhere a task might begin before the caller has gone on."""
     creators = {"create_task", "ensure_future", "eager_task_factory"}

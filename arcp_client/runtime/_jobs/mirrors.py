@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -29,6 +30,8 @@ from arcp_client.runtime._log.entries import Appended, Watch
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 
 __all__ = ["Mirrors"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("arcp_client.runtime")
 
@@ -127,38 +130,57 @@ class Mirrors:
 
     # ------------------------------------------------------------------------ sessions
 
-    async def follow(self, session: ServerSession, watches: Iterable[Watch]) -> None:
-        """Continue the subscriptions of a session that this replica has taken over.
+    async def take_over(self, session: ServerSession, watches: Sequence[Watch]) -> None:
+        """Continue the subscriptions of a session that this replica has just taken over.
+
+        If that fails, they are continued later: this replica holds the session in any case, so the
+        next resume does not read them again.
 
         Raises:
             RequestError: the directory cannot be reached.
         """
-        for watch in watches:
-            job = await self.find(watch.job_id)
-            if job is None or watch.next is None or session.lost or session.expired:
-                continue
-            await self._reach(job, watch.next)
-            if watch.job_id not in session.feeds:
-                feed = SubscriptionFeed(
-                    session, job.id, job.history, watch.next, partial(self._broken, session)
-                )
-                feed.first = watch.first
-                session.feeds[job.id] = feed
-                job.feeds[session] = feed
-                feed.push()
-            self.wake(job.id)
+        try:
+            for watch in watches:
+                await self._continue(session, watch)
+        except BaseException:  # also if the link is lost meanwhile
+            for watch in watches:
+                self._tasks.spawn(self.keep_following(session, watch), name="follow")
+            raise
 
     async def keep_following(self, session: ServerSession, watch: Watch) -> None:
         """Continue a subscription, and try again while the directory cannot be reached."""
+        await self.retried(session, watch.job_id, partial(self._continue, session, watch))
+
+    async def retried(
+        self, session: ServerSession, job_id: str, call: Callable[[], Awaitable[T]]
+    ) -> T | None:
+        """Make a call for a session, and repeat it while the directory cannot be reached.
+
+        The result is ``None`` if this replica holds the session no longer.
+        """
         while not (session.lost or session.expired):
             try:
-                await self.follow(session, [watch])
+                return await call()
             except RequestError as error:
-                fields = log_fields(job=watch.job_id)
-                _log.warning("job %s cannot be followed yet: %s", watch.job_id, error, extra=fields)
+                fields = log_fields(job=job_id)
+                _log.warning("job %s cannot be followed yet: %s", job_id, error, extra=fields)
                 await asyncio.sleep(_RETRY)
-            else:
-                return
+        return None
+
+    async def _continue(self, session: ServerSession, watch: Watch) -> None:
+        job = await self.find(watch.job_id)
+        if job is None or watch.next is None or session.lost or session.expired:
+            return
+        await self._reach(job, watch.next)
+        if watch.job_id not in session.feeds:
+            feed = SubscriptionFeed(
+                session, job.id, job.history, watch.next, partial(self._broken, session)
+            )
+            feed.first = watch.first
+            session.feeds[job.id] = feed
+            job.feeds[session] = feed
+            feed.push()
+        self.wake(job.id)
 
     # ------------------------------------------------------------------------- reading
 

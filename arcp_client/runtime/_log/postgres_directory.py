@@ -210,11 +210,9 @@ class PostgresDirectory:
                 member.id,
             )
             delegated = await connection.fetch(
-                "SELECT w.session_id, w.job_id, w.next, w.first FROM watches AS w"
-                " JOIN jobs AS j ON j.id = w.job_id WHERE w.session_id = ANY($1)"
-                " AND j.owner_id = w.session_id AND j.ended_at IS NULL AND j.runner <> $2",
+                "SELECT session_id, job_id, next, first FROM watches"
+                " WHERE session_id = ANY($1) AND delegated",
                 list(held),
-                member.id,
             )
             moved = await self.jobs.behind(connection)
             await self._agents.refresh(connection)
@@ -300,6 +298,12 @@ class PostgresDirectory:
                 timedelta(seconds=self._member.bounds.key_window),
                 self._member.bounds.jobs,
             )
+            if row is None and epoch is None:
+                await connection.execute(
+                    "UPDATE watches SET delegated = true WHERE session_id = $1 AND job_id = $2",
+                    job.owner_id,
+                    job.id,
+                )
             if row is None and unclaimed is not None:
                 await self._unclaimed.put(connection, job, unclaimed, self._member.bounds.unclaimed)
             return row
@@ -320,6 +324,8 @@ class PostgresDirectory:
             return same_submit(row, b"" if key is None else key.parameters)
         if unclaimed is not None:
             self._wakeups.tell([UNCLAIMED])
+        if epoch is None:
+            self._wakeups.tell([LOOK])
         return None
 
     def vacant(self) -> None:

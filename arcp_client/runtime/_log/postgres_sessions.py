@@ -100,6 +100,10 @@ class PostgresSessions:
                     found,
                     member.id,
                 )
+                await connection.execute(
+                    "UPDATE watches SET delegated = false WHERE session_id = $1 AND delegated",
+                    found,
+                )  # these jobs are continued, not announced
                 return epoch, await self._content(connection, row)
 
             member.held[found], taken = await self._leases.transaction(take)
