@@ -105,6 +105,7 @@ class JobRecord(JobStream):
 
     Attributes:
         began: when the client learned of the job, by the clock of its event loop.
+        history_last: the id of the last past event that the runtime sends; see `JobView`.
         history_until: events that arrived before this time may have happened long before.
         waits: what the job waits for; ``None`` before its first wait.
         over_at: when it ended; ``None`` if its end is not known.
@@ -124,6 +125,7 @@ class JobRecord(JobStream):
         "children",
         "constraints",
         "credentials",
+        "history_last",
         "history_until",
         "key",
         "lease",
@@ -162,6 +164,7 @@ class JobRecord(JobStream):
         self.subscribed = False
         self.unwatched = False
         self.began = asyncio.get_running_loop().time()
+        self.history_last: str | None = None
         self.history_until = float("-inf")
         self.waits: JobWaits | None = None
         self.over_at: Moment | None = None
@@ -182,6 +185,8 @@ class JobRecord(JobStream):
             self.budget = dict(reply.budget)
         for credential in reply.credentials:
             self.credentials[credential.id] = credential
+        if isinstance(reply, Subscribed):
+            self.history_last = reply.history_last
         if isinstance(reply, Subscribed) and reply.status:
             self.status = reply.status if self._outcome is None else self.status
         elif self.status == "pending":

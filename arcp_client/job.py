@@ -477,6 +477,17 @@ class Job(JobHandle):
 class JobView(JobHandle):
     """A job of another session, or an earlier job of this one, that this client watches (§7.6)."""
 
+    @property
+    def history_last(self) -> str | None:
+        """The id of the last past event that the runtime sends for the newest subscription.
+
+        With the event that has this id, the history is complete; later events are new. Empty if the
+        runtime sends no past events. ``None`` if the runtime does not say: then nothing marks the
+        end of a history. The runtime of this package says it for the jobs that it runs itself; see
+        "Extensions of the protocol".
+        """
+        return self._record.history_last
+
     async def unsubscribe(self) -> None:
         """Stop watching. Iterators of the job end; events in transit may arrive. Idempotent."""
         await self._record.owner.unwatch(self.id)

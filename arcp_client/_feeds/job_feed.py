@@ -27,7 +27,7 @@ from arcp_client._feeds.kept_events import KeptEvents
 from arcp_client._feeds.result_tails import ResultTails
 from arcp_client._feeds.signals import SharedFrame, Signal
 from arcp_client.events import Event, Gap
-from arcp_client.job import JobHandle
+from arcp_client.job import JobHandle, JobView
 from arcp_client.models import JobSummary
 from arcp_client.projection import JobProjection, JobRow
 from arcp_client.transcripts import Scrubber
@@ -125,6 +125,8 @@ class JobFeed:
         self._began_at = datetime.now(UTC)
         self._measured = (self._began, 0)
         self._rate = float("inf")
+        self._last_past = job.history_last if isinstance(job, JobView) else None
+        self._has_history = self._last_past == ""
 
     # ------------------------------------------------------------------ adding events
 
@@ -151,6 +153,10 @@ class JobFeed:
             self.projection.describe(self.job)
             self.ended = self.projection.status
             self.changed.notify_now()
+            self.detail.notify_now()
+        elif event.id == self._last_past and not self._has_history:
+            self._has_history = True
+            self.changed.notify_now()  # readers of a tail wait for this event
             self.detail.notify_now()
         else:
             self.changed.notify()
@@ -199,9 +205,9 @@ class JobFeed:
             tail: how many of the newest events the reader wants at most if it starts anew, which it
                 does as well if more events have arrived since its position; ``None`` for all.
         """
-        start = self.kept.first - 1 if tail is None else self.kept.tail_start(tail)
         if tail is not None and self._receives_history_quickly:
             return None
+        start = self.kept.first - 1 if tail is None else self.kept.tail_start(tail)
         if asked is None:
             return ResumePoint(start, "start")
         found = self.kept.number_of(asked)
@@ -216,12 +222,13 @@ class JobFeed:
     @property
     def _receives_history(self) -> bool:
         now = asyncio.get_running_loop().time()
-        return not self.over and now < min(self._grew + QUIET, self._began + _HISTORY)
+        pending = not self.over and not self._has_history
+        return pending and now < min(self._grew + QUIET, self._began + _HISTORY)
 
     @property
     def _receives_history_quickly(self) -> bool:
         now = asyncio.get_running_loop().time()
-        if self.over or now >= self._began + _HISTORY:
+        if self.over or self._has_history or now >= self._began + _HISTORY:
             return False
         newest = self.projection.last_at
         if not self.kept.last or (newest is not None and newest < self._began_at):

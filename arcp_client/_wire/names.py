@@ -119,6 +119,11 @@ The specification has none. Its value is a list of objects, one for each version
 something, with ``version`` (absent for an agent without versions), ``description`` and
 ``input_schema``. Other clients ignore it.
 """
+HISTORY_LAST: Final = f"{PREFIX}history_last"
+"""The member of ``job.subscribed`` with the envelope id of the last past event that follows.
+
+It is an empty text if no past event follows. Other clients ignore it.
+"""
 INPUT_FIELDS: Final = "input_fields"
 """The member of the details of INVALID_REQUEST that names the invalid fields of an input."""
 

@@ -94,7 +94,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Subscribed(msgspec.Struct, frozen=True):
-    """``job.subscribed`` (§7.6)."""
+    """``job.subscribed`` (§7.6). ``history_last`` is that of `JobView`, an extension."""
 
     job_id: str
     status: str = ""
@@ -105,6 +105,7 @@ class Subscribed(msgspec.Struct, frozen=True):
     credentials: tuple[Credential, ...] = ()
     trace_id: str | None = None
     parent_job_id: str | None = None
+    history_last: str | None = None
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -198,6 +199,7 @@ def read_subscribed(frame: ControlFrame) -> Subscribed | None:
     job_id = _text(payload.get("job_id")) or frame.job_id
     if not job_id:
         return None
+    last = payload.get(names.HISTORY_LAST)
     return Subscribed(
         job_id=job_id,
         status=names.status_of(payload.get("current_status")),
@@ -208,6 +210,7 @@ def read_subscribed(frame: ControlFrame) -> Subscribed | None:
         credentials=_credentials(payload.get("credentials")),
         trace_id=_text(payload.get("trace_id")) or frame.trace_id,
         parent_job_id=_text(payload.get("parent_job_id")),
+        history_last=last if isinstance(last, str) else None,
     )
 
 

@@ -366,6 +366,14 @@ class JobView(JobHandle):
 
     _job: aio.JobView
 
+    @property
+    def history_last(self) -> str | None:
+        """The id of the last past event that the runtime sends for the newest subscription.
+
+        Empty if it sends none, ``None`` if it does not say; see `arcp_client.JobView.history_last`.
+        """
+        return self._job.history_last
+
     def unsubscribe(self) -> None:
         """Stop watching. Its iterators end; events in transit may still arrive. Idempotent."""
         self._access.run(self._job.unsubscribe)

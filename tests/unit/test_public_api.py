@@ -258,7 +258,10 @@ def test_a_job_can_be_cancelled_and_a_view_left() -> None:
         "cancel": "async (reason=None)",
         "next_attempt": "async (after=None)",
     }
-    assert members(arcp_client.JobView, own=True) == {"unsubscribe": "async ()"}
+    assert members(arcp_client.JobView, own=True) == {
+        "history_last": "property",
+        "unsubscribe": "async ()",
+    }
     assert arcp_client.Job.__bases__ == arcp_client.JobView.__bases__ == (arcp_client.JobHandle,)
 
 

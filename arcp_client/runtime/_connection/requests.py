@@ -244,6 +244,9 @@ class RequestHandler:
         payload = job.description()
         payload |= _credentials(session, job)
         payload["replayed"] = any(feed.next < job.history.end for feed in feeds)
+        # A mirror may hold only the beginning of the history that another replica tells.
+        if feeds and job is not self._jobs.mirrors.get(job.id):
+            payload[names.HISTORY_LAST] = feeds[0].last_past()
         if frame.id:
             payload["request_id"] = frame.id
         confirmation = frames.control(

@@ -134,6 +134,10 @@ class ServerSession:
                 outlet.wake()
         return seq
 
+    def receives(self, record: Record) -> bool:
+        """Whether the session negotiated the feature of an event."""
+        return record.needs is None or record.needs in self.features
+
     def take(self, record: Record) -> int:
         """Append an event if the session negotiated the event's feature; return the last number."""
         if record.needs is None or record.needs in self.features:
@@ -346,6 +350,14 @@ class SubscriptionFeed:
         self.ended = False
         self._stop = stop
         self._on_broken = on_broken
+
+    def last_past(self) -> str:
+        """The id of the last past event that it is about to deliver; empty if there is none."""
+        history, end = self.history, self.history.end if self._stop is None else self._stop
+        for index in range(end - 1, max(self.next, history.floor) - 1, -1):
+            if self.session.receives(history[index]):
+                return history[index].id.decode("ascii")
+        return ""
 
     def push(self) -> None:
         """Deliver as many events as the session has room for."""

@@ -269,6 +269,7 @@ async def test_watching_from_another_session_gives_history_and_the_rest(
                 break
         view = await observer.watch(job.id, history=True)
         assert isinstance(view, JobView)
+        assert view.history_last == event.id
         gates["w"].set()
         seen = [e.message async for e in view.events(events.Log)]
         assert seen == ["before", "after"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arcp_client import Client, Runtime, events
+from arcp_client import Client, Job, Runtime, events
 from arcp_client._feeds import frames, job_feed
 from arcp_client._feeds.job_feed import JobFeed, ResumePoint
 from arcp_client._feeds.kept_events import PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
@@ -99,6 +100,15 @@ async def test_a_shared_stream_takes_a_tail(dashboard: Site, other: Client) -> N
 # ------------------------------------------------------------------------ the feed alone
 
 
+async def first(job: Job, count: int) -> AsyncIterator[events.Event]:
+    """So many events of a job."""
+    async for event in job:
+        yield event
+        count -= 1
+        if not count:
+            return
+
+
 async def ended_job(client: Client) -> Any:
     job = await client.submit("echo", None)
     await job.result()
@@ -148,6 +158,41 @@ async def test_a_tail_begins_after_a_history_that_arrives_quickly(
     feed.add(events.Completed(job_id=feed.job.id))
     assert feed.resume_point(None, 10) == ResumePoint(2991, "start")
     feed.close()
+
+
+async def test_a_tail_begins_with_the_last_past_event_that_the_runtime_named(
+    client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_feed, "_PAUSE", 1000.0)
+    monkeypatch.setattr(job_feed, "_HISTORY", 1000.0)
+    job = await other.submit("say", {"lines": 300, "gate": "half"})
+    said = [event async for event in first(job, 150)]
+    view = await client.watch(job.id, history=True)
+    assert view.history_last == said[-1].id
+    feed = JobFeed(view)
+    for event in said[:-1]:
+        feed.add(event)
+        assert feed.resume_point(None, 10) is None
+    before = feed.changed.revision
+    feed.add(said[-1])
+    assert feed.changed.revision > before, "readers are told at once"
+    assert feed.resume_point(None, 10) == ResumePoint(140, "start")
+    assert feed.resume_point(frames.Position("gone", 5)) == ResumePoint(0, "restarted")
+    feed.close()
+    gates["half"].set()
+    await job.result()
+
+
+async def test_a_tail_of_a_job_without_past_events_begins_at_once(
+    client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_feed, "_PAUSE", 1000.0)
+    job = await other.submit("say", {"lines": 1, "gate": "half"})
+    feed = JobFeed(await client.watch(job.id, history=True))
+    assert feed.resume_point(None, 10) == ResumePoint(0, "start")
+    feed.close()
+    gates["half"].set()
+    await job.result()
 
 
 @settings(max_examples=50)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from arcp_client._dialects import recognise
-from arcp_client._wire.names import FEATURES
+from arcp_client._wire.names import FEATURES, HISTORY_LAST
 from arcp_client._wire.replies import (
     read_accepted,
     read_budget,
@@ -408,6 +408,15 @@ def test_a_subscription_is_read() -> None:
     assert read.budget == {"USD": Decimal("1.00")}
     assert read.constraints.expires_at == MOMENT
     assert CANARY not in repr(read)
+
+
+@pytest.mark.parametrize(
+    ("told", "read"), [("01J", "01J"), ("", ""), (None, None), (7, None), (["01J"], None)]
+)
+def test_the_last_past_event_of_a_subscription_is_read(told: object, read: str | None) -> None:
+    answer = control("job.subscribed", {"job_id": "job_1", HISTORY_LAST: told})
+    assert (found := read_subscribed(answer)) is not None
+    assert found.history_last == read
 
 
 @rule("accept-21")

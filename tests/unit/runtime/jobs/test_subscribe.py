@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from arcp_client._wire.names import HISTORY_LAST
 from arcp_client.errors import LinkLost
 from arcp_client.runtime import JobContext, Limits, Observation
 from tests.unit.runtime.conftest import MakeRuntime
@@ -64,6 +65,66 @@ async def test_nothing_is_left_of_a_subscription_after_the_terminal(
     for connection in runtime._core.links.connections:
         assert connection.session.feeds == {}
         assert connection.session.jobs == set()
+
+
+async def test_a_subscription_names_the_last_past_event_that_it_delivers(
+    runtime: Any, open_peer: Any
+) -> None:
+    owner, observer = await open_peer(runtime), await open_peer(runtime)
+    stepper, job_id = await started(runtime, owner)
+    await stepper.emit(3)
+    told = [await owner.read() for _ in range(3)]
+    request = {"job_id": job_id, "history": True}
+    answer = await observer.ask("job.subscribe", request)
+    assert answer["payload"][HISTORY_LAST] == told[-1]["id"]
+    assert ids([await observer.read() for _ in range(3)]) == ids(told)
+    stepper.end.set()
+    await observer.follow(job_id)
+
+
+async def test_a_subscription_without_past_events_says_so(runtime: Any, open_peer: Any) -> None:
+    owner, observer = await open_peer(runtime), await open_peer(runtime)
+    stepper, job_id = await started(runtime, owner)
+    answer = await observer.ask("job.subscribe", {"job_id": job_id})
+    assert answer["payload"][HISTORY_LAST] == ""
+    again = await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    assert HISTORY_LAST not in again["payload"], "the session receives all events already"
+    own = await owner.ask("job.subscribe", {"job_id": job_id, "history": True})
+    assert HISTORY_LAST not in own["payload"]
+    stepper.end.set()
+
+
+async def test_a_history_before_a_subscription_ends_where_the_subscription_began(
+    runtime: Any, open_peer: Any
+) -> None:
+    owner, observer = await open_peer(runtime), await open_peer(runtime)
+    stepper, job_id = await started(runtime, owner)
+    await stepper.emit(2)
+    told = [await owner.read() for _ in range(2)]
+    await observer.ask("job.subscribe", {"job_id": job_id})
+    await stepper.emit(1)
+    await observer.read()
+    answer = await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    assert answer["payload"][HISTORY_LAST] == told[-1]["id"]
+    stepper.end.set()
+
+
+async def test_the_last_past_event_is_one_that_the_session_receives(
+    runtime: Any, open_peer: Any
+) -> None:
+    owner = await open_peer(runtime)
+    observer = await open_peer(runtime, features=["subscribe"])
+
+    @runtime.agent("ends-with-progress")
+    async def agent(input: Any, job: JobContext) -> None:
+        await job.log("the last one for those without progress")
+        await job.progress(1)
+        await asyncio.Event().wait()
+
+    job_id = (await owner.submit("ends-with-progress"))["payload"]["job_id"]
+    told = [await owner.read() for _ in range(2)]
+    answer = await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    assert answer["payload"][HISTORY_LAST] == told[0]["id"]
 
 
 async def test_without_history_only_what_follows(runtime: Any, open_peer: Any) -> None:
