@@ -31,6 +31,7 @@ __all__ = [
     "entry",
     "exact",
     "frame",
+    "id_of",
     "mark_of",
     "numbered",
     "plain",
@@ -111,6 +112,7 @@ class _EntryId(msgspec.Struct):
 
 
 _ENTRY_ID = msgspec.json.Decoder(_EntryId)
+_ENVELOPE_ID = msgspec.json.Decoder(_EventId)
 _ID = re.compile(_MARK.removeprefix("~?"), re.ASCII)
 
 
@@ -121,6 +123,14 @@ def mark_of(entry: bytes) -> str | None:
     except ValueError:  # a lone surrogate
         return None
     return found if found and _ID.fullmatch(found) else None
+
+
+def id_of(envelope: bytes) -> str:
+    """The id in an envelope; empty if it has none."""
+    try:
+        return _ENVELOPE_ID.decode(envelope).id or ""
+    except ValueError:  # a lone surrogate
+        return ""
 
 
 def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
@@ -23,10 +23,12 @@ from pydantic import SecretStr
 from arcp_client import errors, events, transcripts
 from arcp_client._feeds import frames, rows
 from arcp_client._feeds.frames import Position
-from arcp_client._feeds.kept_events import KeptEvents
+from arcp_client._feeds.kept_events import KeptEvents, Unencoded
 from arcp_client._feeds.result_tails import ResultTails
 from arcp_client._feeds.signals import SharedFrame, Signal
-from arcp_client.events import Event, Gap
+from arcp_client._wire.build import to_event
+from arcp_client._wire.codec import EventFrame, decode
+from arcp_client.events import Event, Gap, envelope
 from arcp_client.job import JobHandle, JobView
 from arcp_client.models import JobSummary
 from arcp_client.projection import JobProjection, JobRow
@@ -55,6 +57,18 @@ _PAUSE = 0.25
 _HISTORY_RATE = 2500
 """Events a second that arrive only during a history."""
 _RATE_INTERVAL = 0.1
+_ENCODED_LATER = frozenset(
+    {
+        events.ArtifactRef,
+        events.Log,
+        events.Metric,
+        events.Progress,
+        events.Thought,
+        events.ToolCall,
+        events.ToolResult,
+    }
+)
+"""Events that nothing but pages need as entries."""
 
 
 class ResumePoint(NamedTuple):
@@ -107,7 +121,7 @@ class JobFeed:
     ) -> None:
         self.job = job
         self.started = transcripts.job(job)
-        self.kept = KeptEvents(memory)
+        self.kept = KeptEvents(memory, self._entry)
         self.projection = JobProjection.of(job)
         self.changed = Signal(_BATCH_INTERVAL)
         self.detail = SharedFrame(self._detail, _DETAIL_INTERVAL)
@@ -132,35 +146,55 @@ class JobFeed:
 
     def add(self, event: Event) -> None:
         """Add the next event of the job."""
-        if isinstance(event, events.Status):  # it may rotate a credential (§9.8)
-            self._learn_credentials()
-        elif isinstance(event, events.ResultChunk) and self.streamed != "binary":
-            self.streamed = "text" if event.encoding == "utf8" else "binary"
+        self.extend([event])
+
+    def extend(self, batch: Sequence[Event]) -> None:
+        """Add the next events of the job; a terminal event is the last one."""
+        if not batch:
+            return
         self._grew = now = asyncio.get_running_loop().time()
         if not self.kept.last:
-            self._first_seq = event.seq
+            self._first_seq = batch[0].seq
             self._measured = now, 0
-        line = frames.entry(int(time.time() * 1000), frames.plain(event, self.scrubber))
-        self.kept.add(line)
+        at = int(time.time() * 1000)
+        self.kept.extend([self._item(event, at) for event in batch])
+        self.projection.apply_all(batch)
         since, count = self._measured
         if now - since >= _RATE_INTERVAL:
             self._rate = (self.kept.last - count) / (now - since)
             self._measured = now, self.kept.last
-        if isinstance(event, events.ResultChunk):
-            self._results.take(line)
-        self.projection.apply(event)
-        if event.terminal:
+        completes = not self._has_history and any(e.id == self._last_past for e in batch)
+        self._has_history = self._has_history or completes
+        if batch[-1].terminal:
             self.projection.describe(self.job)
             self.ended = self.projection.status
-            self.changed.notify_now()
-            self.detail.notify_now()
-        elif event.id == self._last_past and not self._has_history:
-            self._has_history = True
-            self.changed.notify_now()  # readers of a tail wait for this event
+        if completes or batch[-1].terminal:
+            self.changed.notify_now()  # readers of a tail wait for the end of the history
             self.detail.notify_now()
         else:
             self.changed.notify()
             self.detail.notify()
+
+    def _item(self, event: Event, at: int) -> bytes | Unencoded:
+        """The form in which an event is kept."""
+        if type(event) in _ENCODED_LATER and event.size and not event.redelivered:
+            return Unencoded(at, event.seq, envelope(event))
+        if isinstance(event, events.Status):  # it may rotate a credential (§9.8)
+            self._learn_credentials()
+        entry = frames.entry(at, frames.plain(event, self.scrubber))
+        if isinstance(event, events.ResultChunk):
+            if self.streamed != "binary":
+                self.streamed = "text" if event.encoding == "utf8" else "binary"
+            self._results.take(entry)
+        return entry
+
+    def _entry(self, item: Unencoded) -> bytes:
+        """The entry of an event; secrets that are known by now are masked."""
+        frame = decode(item.envelope)
+        assert isinstance(frame, EventFrame), "it was decoded before"
+        frame.event_seq = item.seq
+        event = to_event(frame, item.envelope)
+        return frames.entry(item.at, frames.plain(event, self.scrubber))
 
     def fail(self, error: BaseException) -> None:
         """Record the error after which no more events arrive."""
@@ -262,7 +296,7 @@ class JobFeed:
         """A gap in place of the events that are no longer kept; ``None`` if all are kept."""
         if self.kept.first == 1:
             return None
-        oldest = frames.decoded(self.kept.entries[0])["event"].get("seq")
+        oldest = frames.decoded(self.kept.entry(self.kept.first))["event"].get("seq")
         return Gap(
             first=self._first_seq or 0,
             last=oldest - 1 if isinstance(oldest, int) else None,
@@ -272,10 +306,12 @@ class JobFeed:
 
     def value(self) -> bytes | None:
         """The inline result as JSON, with secrets masked and the exact digits of its numbers."""
-        if self.ended != "success" or not self.kept.entries:
+        if self.ended != "success" or self.kept.first > self.kept.last:
             return None
         try:
-            value = msgspec.json.decode(self.kept.entries[-1], type=_ResultEntry).event.value
+            value = msgspec.json.decode(
+                self.kept.entry(self.kept.last), type=_ResultEntry
+            ).event.value
         except ValueError:  # a lone surrogate
             return None
         return bytes(value) or None
@@ -283,7 +319,7 @@ class JobFeed:
     def lines(self) -> Iterable[transcripts.EventLine]:
         """The kept events as lines of a transcript; secrets are masked already."""
         begin: int | None = None
-        for line in tuple(self.kept.entries):
+        for line in self.kept.entries():
             entry = frames.decoded(line)
             fields = entry["event"]
             begin = entry["at"] if begin is None else begin

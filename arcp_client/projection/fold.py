@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from arcp_client import _digits as digits
@@ -15,10 +18,12 @@ from arcp_client.events import (
     Event,
     Failed,
     Gap,
+    Log,
     Metric,
     Progress,
     ResultChunk,
     Status,
+    Thought,
     ToolCall,
     ToolResult,
 )
@@ -57,6 +62,7 @@ OTHER = "other"
 
 _REMAINING = "cost.budget.remaining"
 _COST = "cost."
+_MESSAGES = frozenset({Log, Thought})
 _SHORTEST = 10.0  # seconds: costs over a shorter time give no meaningful rate
 
 
@@ -172,19 +178,52 @@ class JobProjection:
         """
         if event.job_id != self.job_id and not (event.job_id is None and isinstance(event, Gap)):
             return
-        at = in_utc(event.ts)
+        self._at(event.ts)
+        if self.status == "pending" and not isinstance(event, Gap):
+            self.status = "running"
+        self._count(event.kind, 1)
+        self.activity.apply(event, self._tool_of)
+        self._fold(event)
+
+    def _at(self, moment: datetime | None) -> None:
+        at = in_utc(moment)
         if at is not None:
             self.last_at = at
             self.began_at = self.began_at or at
-        if self.status == "pending" and not isinstance(event, Gap):
-            self.status = "running"
-        kind = short(event.kind)
+
+    def _count(self, kind: str, count: int) -> None:
+        kind = short(kind)
         if kind not in self.counts and len(self.counts) >= MOST_KINDS:
             kind = OTHER
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        self.events += 1
-        self.activity.apply(event, self._tool_of)
-        self._fold(event)
+        self.counts[kind] = self.counts.get(kind, 0) + count
+        self.events += count
+
+    def apply_all(self, events: Sequence[Event]) -> None:
+        """Do the same as `apply` for each event, in less time for a long history."""
+        for kind, group in groupby(events, key=type):
+            if kind not in _MESSAGES:
+                for event in group:
+                    self.apply(event)
+                continue
+            run = list(group)
+            if any(event.job_id != self.job_id for event in run):
+                run = [event for event in run if event.job_id == self.job_id]
+            if run:
+                self._skim(run)
+
+    def _skim(self, run: Sequence[Event]) -> None:
+        """Apply messages of the job: of all but the last, only kinds and times count."""
+        for kind, count in Counter(event.kind for event in run).items():
+            self._count(kind, count)
+        dated = next((event for event in run if event.ts is not None), None)
+        if dated is not None:
+            newest = next(event for event in reversed(run) if event.ts is not None)
+            self._at(dated.ts)
+            self._at(newest.ts)
+            self.activity.apply(newest, self._tool_of)
+        if self.status == "pending":
+            self.status = "running"
+        self.activity.apply(run[-1], self._tool_of)
 
     def _tool_of(self, call_id: str) -> str:
         call = self._calls.get(short(call_id))

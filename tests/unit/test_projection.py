@@ -285,6 +285,28 @@ def test_any_events_give_a_picture_that_json_can_hold(seen: list[Event]) -> None
     assert projection.ended == bool(ends)
 
 
+MESSAGES = st.one_of(
+    of(events.Log, message=WORDS, level=st.sampled_from(["info", "error"])),
+    of(events.Thought, text=WORDS),
+    of(events.Log, message=WORDS, kind=WORDS),
+)
+
+
+@given(st.lists(st.lists(MESSAGES | MESSAGES | EVENTS, max_size=20), max_size=5))
+@example([[events.Log(job_id=JOB, kind=f"k{n}") for n in range(fold.MOST_KINDS + 3)]])
+@example([[events.Log(**at(1), message="a"), events.Log(job_id=JOB, message="b")]])
+def test_events_that_are_applied_together_have_the_effect_of_each_alone(
+    batches: list[list[Event]],
+) -> None:
+    one_by_one = view(*[event for batch in batches for event in batch], lease=FIVE)
+    together = view(lease=FIVE)
+    for batch in batches:
+        together.apply_all(batch)
+    assert str(together.to_dict()) == str(one_by_one.to_dict()), "NaN is not equal to itself"
+    for name in ("words", "at", "label", "question", "tokens", "due_at"):
+        assert getattr(together.activity, name) == getattr(one_by_one.activity, name), name
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 50), st.integers(0, 100))))
 def test_spent_and_left_always_add_up_to_what_was_granted(
     steps: list[tuple[bool, int, int]],

@@ -15,6 +15,7 @@ from arcp_client._feeds import frames
 from arcp_client._feeds.job_feed import JobFeed
 from tests.e2e.web.site import Puppet, Site, all_rows, lines
 from tests.e2e.web.test_accessibility import both_themes
+from tests.unit.feeds.test_frames import BODIES, received
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -36,6 +37,7 @@ EVENT = st.one_of(
         data=WORDS,
         more=st.booleans(),
     ),
+    BODIES.map(lambda told: received(*told)),
 )
 
 SHOWN = """async ([whole, begun, rest, pages]) => {

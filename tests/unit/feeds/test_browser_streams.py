@@ -220,7 +220,7 @@ async def test_a_slow_reader_holds_no_events_and_is_told_what_is_no_longer_kept(
     assert (await quick.read(job.sse())).end == "success"
     feed = client._parts.streams._feeds.get(job.id)
     assert feed is not None
-    assert sum(map(len, feed.kept.entries)) <= 100_000
+    assert sum(map(len, feed.kept.entries())) <= 100_000
     timeline = await slow.read(stalled)
     assert timeline.resets == ["start", "expired"]
     assert timeline.numbers == list(range(timeline.numbers[0], 1002))
@@ -387,7 +387,7 @@ async def test_many_jobs_share_the_memory_of_the_streams(
     jobs = [await said(client, 200, size=1000) for _ in range(4)]
     for job in jobs:
         await Browser().read(job.sse())
-    held = [sum(map(len, feed.kept.entries)) for feed in feeds]
+    held = [sum(map(len, feed.kept.entries())) for feed in feeds]
     assert len(held) == 4
     assert sum(held) <= 200_000
 

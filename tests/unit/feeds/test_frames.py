@@ -75,8 +75,8 @@ BODIES = st.one_of(
 )
 
 
-def received(kind: str, body: dict[str, Any], *, ids: str = "1") -> Event:
-    """The event of a frame with these values; a number in a string is put in as it is written."""
+def envelope_of(kind: str, body: dict[str, Any], *, ids: str = "1") -> bytes:
+    """The frame with these values; a number in a string is put in as it is written."""
     frame = {
         "arcp": "1.1",
         "id": f"evt_{ids}",
@@ -90,7 +90,12 @@ def received(kind: str, body: dict[str, Any], *, ids: str = "1") -> Event:
     for name in ("current", "total", "value"):
         if isinstance(body.get(name), str):
             text = text.replace(f'"{name}": "{body[name]}"', f'"{name}": {body[name]}')
-    data = text.encode()
+    return text.encode()
+
+
+def received(kind: str, body: dict[str, Any], *, ids: str = "1") -> Event:
+    """The event of such a frame."""
+    data = envelope_of(kind, body, ids=ids)
     return to_event(decode_event(data), data)
 
 

@@ -123,7 +123,7 @@ async def test_a_tail_is_bounded_in_events_and_in_bytes(client: Client) -> None:
     for _ in range(100):
         feed.add(events.Log(job_id=feed.job.id, message="x" * 20_000))
     after = feed.kept.tail_start(TAIL_EVENTS)
-    assert sum(map(len, feed.kept.entries[after - feed.kept.first + 1 :])) <= TAIL_BYTES
+    assert sum(map(len, list(feed.kept.entries())[after - feed.kept.first + 1 :])) <= TAIL_BYTES
     feed.add(events.Log(job_id=feed.job.id, message="x" * TAIL_BYTES))
     assert feed.kept.tail_start(TAIL_EVENTS) == feed.kept.last - 1, "the newest is always in it"
     feed.close()

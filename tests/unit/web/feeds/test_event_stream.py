@@ -224,7 +224,7 @@ async def test_pages_show_that_a_feed_has_failed(
     def fail(*_: object) -> None:
         raise RuntimeError("that was unexpected")
 
-    monkeypatch.setattr(JobFeed, "add", fail)
+    monkeypatch.setattr(JobFeed, "extend", fail)
     job = await other.submit("echo", 1)
     timeline = await dashboard.tab(job.id).follow()
     assert timeline.end == "lost"
