@@ -342,7 +342,7 @@ class JobRecord(JobStream):
 
     @property
     def latest(self) -> JobRecord:
-        """The present attempt of this job; the job itself unless it was begun again."""
+        """The present attempt of this job; the job itself unless it was submitted again."""
         return self if self.attempts is None else self.attempts.latest
 
     @property
@@ -382,7 +382,7 @@ class JobRecord(JobStream):
         await self.owner.gate.wait_for(news, result=True)
 
     async def outcome(self) -> Completed:
-        """Wait until the job has ended and the handlers of its earlier events have run (D9).
+        """Wait until the job has ended and the handlers of its earlier events have run (rule D9).
 
         Raises:
             HandlerFailed: a handler with ``on_error="stop"`` failed, so the handlers do not run.

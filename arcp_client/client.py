@@ -54,8 +54,9 @@ class Client(EventMethods, CommandMethods):
 
     Use a client in one event loop; calls from another loop raise LocalProtocolError. A client may
     be made outside of a loop, so that handlers can be registered at import time. Handlers run with
-    the context variables of the code that registers them (D19). Keep a reference to the client: if
-    it is garbage-collected without `close`, it is ended, with a ResourceWarning (D20).
+    the context variables of the code that registers them (rule D19). Keep a reference to the
+    client: if it is garbage-collected without `close`, it is ended, with a ResourceWarning (rule
+    D20). The page "The rules" of the documentation has the rules.
 
     Args:
         target: a ``ws://`` or ``wss://`` URL, a `Connector`, or an embedded ``Runtime``.
@@ -187,7 +188,7 @@ class Client(EventMethods, CommandMethods):
         """End the session (§6.7). Its jobs keep running; see `Job.cancel` to end one.
 
         Some runtimes end the jobs too. With such a runtime, `SessionInfo.jobs_run_on` is False, and
-        a warning names the open jobs (S21).
+        a warning names the open jobs (rule S21).
 
         Handlers process the events that have arrived. Then the client sends the goodbye and ends
         all its tasks. The method is idempotent and may be called from any task. Called inside a
@@ -206,7 +207,7 @@ class Client(EventMethods, CommandMethods):
         """Drop the link without ending the session, so that it can be resumed within its window.
 
         With a store, the checkpoint is kept, and the next client resumes from it. Runtimes that end
-        jobs at a `close` end them at a `detach` too (S21).
+        jobs at a `close` end them at a `detach` too (rule S21).
 
         Args:
             timeout: seconds that all steps share, as in `close`; ``Timeouts.close`` by default.

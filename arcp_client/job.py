@@ -224,7 +224,7 @@ class JobHandle:
             JobLost: the runtime no longer knows the job.
             ResultIncomplete: chunks of the result are missing or unreadable, one arrived twice with
                 different contents, they belong to two results, or the size is not the one that the
-                runtime stated (S19).
+                runtime stated (rule S19).
             ResultUnavailable: the job succeeded, but its value is no longer available.
             ClientClosed: the client was closed during the wait.
             ArcpError: any other reason that ended the client during the wait, as in `Closed.cause`.
@@ -425,16 +425,17 @@ class JobHandle:
 class Job(JobHandle):
     """A job that this client submitted.
 
-    A job that was submitted with ``retries`` may be begun again as another job. This handle is that
-    of all its attempts: ``id`` and the other properties are those of the present attempt, as are
-    `cancel`, `answer`, `send` and `sse`. An iteration continues with the events of the next attempt
-    after the `events.Failed` of an attempt. `result` and `save` wait for the last attempt. `chunks`
-    raises the error of an attempt that has failed after its first chunk.
+    If a job that was submitted with ``retries`` fails, the client may submit it again. The runtime
+    then starts another job, the next *attempt*. One handle stands for all attempts: ``id`` and the
+    other properties, `cancel`, `answer`, `send` and `sse` concern the present attempt. An iteration
+    continues with the events of the next attempt after the `events.Failed` of an attempt. `result`
+    and `save` wait for the last attempt. `chunks` raises the error of an attempt that has failed
+    after its first chunk.
     """
 
     @property
     def attempts(self) -> tuple[str, ...]:
-        """The ids of the jobs that this job was begun as, the present one last."""
+        """The ids of the jobs of all attempts, the present one last."""
         attempts = self._first.attempts
         return (self.id,) if attempts is None else attempts.ids
 

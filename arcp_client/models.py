@@ -451,7 +451,7 @@ class OpenQuestion:
         lease_paused: whether the question stops the clock of the job's lease.
         may_answer: whether this principal may answer it.
         waiting: whether an agent waits for the answer now. False after an interruption, until the
-            work is begun again.
+            work is attempted again.
     """
 
     question_id: str

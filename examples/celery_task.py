@@ -1,7 +1,8 @@
 """A prefork worker, as Celery has it: one client for each process, connected after the fork.
 
 With Celery, `start` is a receiver of worker_process_init, `stop` one of worker_process_shutdown,
-and `count_to` has the decorator @app.task(bind=True). Here a pool of processes plays the worker.
+and `count_to` has the decorator @app.task(bind=True). Here a pool of processes stands in for the
+worker.
 
     python examples/celery_task.py [--url ws://127.0.0.1:7777/arcp]
 """

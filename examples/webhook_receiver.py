@@ -1,4 +1,4 @@
-"""A receiver of webhooks: verifies each call, takes it once, and asks a client for the rest."""
+"""A receiver of webhooks: verifies each call, and takes it once. A client answers the question."""
 
 import asyncio
 from typing import Any

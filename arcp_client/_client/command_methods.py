@@ -79,8 +79,8 @@ class CommandMethods:
             work_id: names the work of the job. A later job of the same agent with the same name
                 gets the answers that were given to the questions of the earlier one.
             pause_lease: open questions of the job stop the clock of ``expires_at``.
-            retries: how often the job is begun again if it fails with a retryable error, as when
-                its runtime was killed, after a growing pause. Each attempt is a job of its own,
+            retries: how often the job is submitted again if it fails with a retryable error, as
+                when its runtime was killed, after a growing pause. Each attempt is a job of its own
                 with its own budget, the same ``work_id`` (that of the first: ``work_id``, or else
                 the key) and the same trace; `Job` is the handle of all. Its key is the key of the
                 submit, ``~`` and its number: after a restart, a submit with the same

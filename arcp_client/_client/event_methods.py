@@ -260,9 +260,9 @@ class EventMethods:
             async def record(event): ...
 
         The handler's calls run one after another in arrival order: the next call starts when the
-        previous one has finished (D1). Registrations do not wait for each other (D2). An event is
-        acknowledged to the runtime only after all its handlers have ended (D3). The history of a
-        watched job reaches handlers as well (see ``history`` of `watch`).
+        previous one has finished (rule D1). Registrations do not wait for each other (rule D2). An
+        event is acknowledged to the runtime only after all its handlers have ended (rule D3). The
+        history of a watched job reaches handlers as well (see ``history`` of `watch`).
 
         Args:
             kinds: event classes; a str selects a vendor kind, which arrives as `Unknown`.
@@ -270,7 +270,7 @@ class EventMethods:
             order: `Order.SESSION`, or `Order.JOB` to handle the events of different jobs
                 concurrently; the client's ``order`` by default.
             batch: whether each call gets a list of events, in arrival order: ``True``, or a `Batch`
-                with limits. A call that fails has failed for all events of its list (D21).
+                with limits. A call that fails has failed for all events of its list (rule D21).
             on_error: ``"skip"`` reports an exception to the client's ``on_error`` hooks and
                 continues; ``"stop"`` closes the client with HandlerFailed; a function is called
                 with the event (or the list) and the exception, and awaited, before the next event.
@@ -278,7 +278,7 @@ class EventMethods:
             tx: an asyncpg pool for the database of the client's `PostgresStore`. The handler, a
                 coroutine function, also gets a connection. What it writes over this connection is
                 committed together with the record that it has handled the event, so it takes
-                effect exactly once (D22).
+                effect exactly once (rule D22).
 
         Returns:
             A decorator that returns the function unchanged.
@@ -678,7 +678,7 @@ class EventMethods:
 
     @property
     def notifications(self) -> Observable[Event]:
-        """Every event of the session as a hot Observable, in arrival order (D4).
+        """Every event of the session as a hot Observable, in arrival order (rule D4).
 
         ::
 

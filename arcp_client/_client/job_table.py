@@ -40,7 +40,7 @@ class JobTable:
 
     Attributes:
         streams: the consumer that routes events to the records.
-        retried: the jobs that may be begun again.
+        retried: the jobs that may be submitted again.
     """
 
     def __init__(self, owner: JobOwner) -> None:

@@ -27,11 +27,11 @@ _LAST = 30.0
 
 
 class Retries:
-    """The jobs of one client that are begun again.
+    """The jobs of one client that are submitted again when they fail.
 
     Args:
         submit: submits an attempt, with a trace id; returns its record.
-        open: the jobs that may be begun again; they are closed with the client.
+        open: the jobs that may be submitted again; they are closed with the client.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Retries:
             except RequestError as error:
                 attempts.refusal = f"attempt {n + 1} was refused: {error}"
                 _log.warning(
-                    "job %s is not begun again: %s",
+                    "job %s is not submitted again: %s",
                     attempt.job_id,
                     error,
                     extra=log_fields(job=attempt.job_id),
@@ -83,7 +83,7 @@ class Retries:
             except ArcpError:  # the client has ended, and says so to the callers
                 return
             _log.info(
-                "job %s has failed (%s); it is begun again as job %s, attempt %d of %d",
+                "job %s has failed (%s); it is submitted again as job %s, attempt %d of %d",
                 attempt.job_id,
                 failure.code,
                 following.job_id,

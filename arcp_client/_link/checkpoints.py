@@ -4,12 +4,12 @@ A checkpoint has two numbers. All events up to the *watermark* are processed. Th
 saved before events are delivered: no handler gets an event above it. So the client that starts
 after a crash knows which unprocessed events a handler may have seen: those up to the reservation.
 
-The fastest consumer sets the reservation, so a slow consumer does not delay a fast one: it ends
-``every`` events after the last one that the fastest consumer has processed. Later events wait here.
-The slowest consumer sets the watermark. After a crash, all lanes get the events above it again:
+The reservation ends ``every`` events after the last event that the fastest consumer has processed,
+so a slow consumer does not delay a fast one. Later events wait here. The slowest consumer sets the
+watermark. After a crash, all lanes get the events above the saved watermark again. Of these events:
 
-- At most ``every`` of them had been processed, that is, every consumer had finished with them.
-- At most ``every`` of them are marked as redelivered although no handler has seen them.
+- At most ``every`` had been processed, that is, every consumer had finished with them.
+- At most ``every`` are marked as redelivered although no handler has seen them.
 
 The events of a client are in one of four states. In FLOW, an event is published when it arrives. In
 WAIT, events wait for a reservation. In TOKEN, they wait until the resume token of a new welcome is

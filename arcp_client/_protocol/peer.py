@@ -154,7 +154,7 @@ class View(msgspec.Struct):
     pending: PendingRequests
     barriers: Barriers
     cancel_read: Callable[[Request, float], None]
-    receiver: FrameReceiver = None  # type: ignore[assignment]  # set before any verb is called
+    receiver: FrameReceiver = None  # type: ignore[assignment]  # set before any method is called
 
     @property
     def blind(self) -> bool:

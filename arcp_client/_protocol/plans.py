@@ -1,4 +1,4 @@
-"""Recovery plans: how the session gets the outcome of a job whose events may not arrive.
+"""Recovery plans: how the session gets the outcome of a job whose events might not arrive.
 
 A plan is a generator. It yields steps, is sent the answer to each, and is closed as soon as the
 job's end arrives. `Recovery` starts plans, and `PlanRunner` runs them. The `Peer` describes what a

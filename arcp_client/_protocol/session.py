@@ -1,9 +1,8 @@
-"""The state machine of one session over all its links (§6): call a verb, carry out the actions.
+"""The state machine of one session over all its links (§6), without socket, event loop or clock.
 
-A `Session` has no socket, event loop or clock; ``now`` is an argument, in seconds of any monotonic
-clock. The caller, ``_link``, moves the frames: after each call of a verb, a method of the session,
-it carries out the actions that `Session.take` returns, in order. `states` has the table of the
-states.
+The caller, ``_link``, moves the frames: after each call of a method of `Session`, it carries out
+the actions that `Session.take` returns, in order. ``now`` is an argument, in seconds of any
+monotonic clock. `states` has the table of the states.
 
 The path of a frame::
 

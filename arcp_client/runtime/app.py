@@ -69,7 +69,7 @@ class Runtime:
     not be closed if its clients and its jobs have ended and its event log is in memory: it owns no
     task, socket or file then. A runtime belongs to the first event loop that uses it; calls from
     other loops are refused. A runtime that is dropped without `close` while it has open jobs, or an
-    event log in a file, is reported with a ResourceWarning and closed (D20).
+    event log in a file, is reported with a ResourceWarning and closed (rule D20).
 
     Args:
         name: the runtime's name in the welcome.
@@ -84,9 +84,9 @@ class Runtime:
         limits: all other limits.
         policy: lets principals observe the jobs of others; by default only the principal that
             submitted a job may (§14).
-        steering: lets sessions send messages to the agents of jobs that they did not submit, also
-            those of the same principal; by default only the session that submitted a job may, as
-            for a cancel (§7.4).
+        steering: lets a session send messages to the agent of a job that another session has
+            submitted, even if both sessions have the same principal; by default only the session
+            that submitted a job may, as for a cancel (§7.4).
         provisioner: issues credentials for jobs and revokes them at their end (§9.8). Offered to
             clients only with a durable event log, and over TLS, stdio or in this process.
         dialect: ``python`` also serves clients of the Python SDK (1.1.3), which deviate from

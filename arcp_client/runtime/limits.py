@@ -85,7 +85,7 @@ class Limits:
         question_bytes: bytes of one question, or of one answer; at most half of ``event_bytes``.
         open_questions: open questions of one principal. Beyond them, agents cannot ask.
         answers: closed questions that are kept, over all principals: for late answers, and for work
-            that is begun again. Beyond it, the oldest one of the principal with the most is
+            that is attempted again. Beyond it, the oldest one of the principal with the most is
             dropped.
         answer_bytes: the same in bytes.
         answer_window: how long they are kept.

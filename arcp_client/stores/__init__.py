@@ -1,4 +1,4 @@
-"""Stores for checkpoints, from which a client resumes after a restart (S10)."""
+"""Stores for checkpoints, from which a client resumes after a restart (rule S10)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ __all__ = ["CheckpointStore", "TransactionsEnded"]
 
 
 class TransactionsEnded(Exception):
-    """No handler can be called in a transaction any more; the cause says why (D22).
+    """No handler can be called in a transaction any more; the cause says why (rule D22).
 
     The client ends with the cause, an `ArcpError`.
     """

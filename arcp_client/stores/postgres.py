@@ -210,7 +210,7 @@ class PostgresStore:
         return None
 
     def transactions(self, target: str, key: str, pool: Any) -> Transactions:
-        """Return the transactions of handlers that are registered with ``tx=pool`` (D22).
+        """Return the transactions of handlers that are registered with ``tx=pool`` (rule D22).
 
         Args:
             target: the address of the runtime.

@@ -1,4 +1,4 @@
-"""Checkpoints in a SQLite file: they outlive the process, a crash and a reboot (S10)."""
+"""Checkpoints in a SQLite file: they outlive the process, a crash and a reboot (rule S10)."""
 
 from __future__ import annotations
 

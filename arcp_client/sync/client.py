@@ -73,7 +73,7 @@ class Client(EventMethods):
 
     Handlers may be registered before `connect`, as at import time. Keep a reference to the client:
     if it is garbage-collected without `close`, or still open at the end of the program, it ends,
-    and a ResourceWarning reports it (D20).
+    and a ResourceWarning reports it (rule D20).
 
     Args:
         target: as for `arcp_client.Client`. An embedded ``Runtime`` runs in the loop thread.
@@ -195,7 +195,7 @@ class Client(EventMethods):
         """End the session (§6.7). Its jobs keep running; see `Job.cancel` to end one.
 
         Some runtimes end the jobs: `SessionInfo.jobs_run_on` is False there, and a warning names
-        the open jobs (S21).
+        the open jobs (rule S21).
 
         Handlers process the events that have arrived. Then the client sends the goodbye, and ends
         its tasks and its threads. The method is idempotent and may be called from any thread, also
@@ -214,7 +214,7 @@ class Client(EventMethods):
         """Drop the link without ending the session, so that it can be resumed within its window.
 
         With a store, the checkpoint is kept, and the next client resumes from it. Runtimes that end
-        jobs in `close` end them here, too (S21).
+        jobs in `close` end them here, too (rule S21).
 
         Args:
             timeout: seconds that all steps share, as in `close`; ``Timeouts.close`` by default.
@@ -292,8 +292,8 @@ class Client(EventMethods):
             work_id: names the work of the job. A later job of the same agent with the same name
                 gets the answers that were given to the questions of the earlier one.
             pause_lease: open questions of the job stop the clock of ``expires_at``.
-            retries: how often the job is begun again if it fails with a retryable error, as when
-                its runtime was killed, after a growing pause. Each attempt is a job of its own,
+            retries: how often the job is submitted again if it fails with a retryable error, as
+                when its runtime was killed, after a growing pause. Each attempt is a job of its own
                 with its own budget, the same ``work_id`` (that of the first: ``work_id``, or else
                 the key) and the same trace; `Job` is the handle of all. Its key is the key of the
                 submit, ``~`` and its number: after a restart, a submit with the same

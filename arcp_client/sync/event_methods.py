@@ -329,9 +329,9 @@ class EventMethods:
             def record(event): ...
 
         Its calls run one after another in arrival order: the next starts when the previous one
-        has finished (D1). Each registration has a lane of its own (D2). An event is acknowledged to
-        the runtime only after its handlers have ended (D3). Handlers do not get the history of a
-        watched job.
+        has finished (rule D1). Each registration has a lane of its own (rule D2). An event is
+        acknowledged to the runtime only after its handlers have ended (rule D3). Handlers do not
+        get the history of a watched job.
 
         By default the handler runs in the client's loop thread. There it must return quickly,
         because the client does nothing else meanwhile, and must not make blocking calls of the
@@ -345,7 +345,7 @@ class EventMethods:
             order: `Order.SESSION`, or `Order.JOB` to handle jobs concurrently; the client's by
                 default.
             batch: whether each call gets a list of events, in arrival order: ``True``, or a `Batch`
-                with limits. A call that fails has failed for all events of its list (D21).
+                with limits. A call that fails has failed for all events of its list (rule D21).
             on_error: ``"skip"`` reports to the client's ``on_error`` hooks and continues;
                 ``"stop"`` closes the client with HandlerFailed; a function of event (or list) and
                 exception is called before the next event, in the thread of the handler, or if it is
@@ -767,7 +767,7 @@ class EventMethods:
 
     @property
     def notifications(self) -> Observable[Event]:
-        """Every event of the session as a hot Observable, in arrival order (D4).
+        """Every event of the session as a hot Observable, in arrival order (rule D4).
 
         Any thread may subscribe; observers are called in the loop thread, see `LoopObservable`. It
         completes when the client is closed, and ends with an error when the client fails. An

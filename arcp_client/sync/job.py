@@ -179,7 +179,7 @@ class JobHandle:
             JobLost: the runtime no longer knows the job.
             ResultIncomplete: chunks of the result are missing or unreadable, one arrived twice with
                 different contents, they belong to two results, or the size is not the one that the
-                runtime stated (S19).
+                runtime stated (rule S19).
             ResultUnavailable: the job succeeded, but its value is no longer available.
             ClientClosed: the client was closed during the wait.
             ArcpError: any other reason that ended the client during the wait, as in `Closed.cause`.

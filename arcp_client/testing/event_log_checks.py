@@ -210,12 +210,12 @@ async def work_that_is_begun_again_gets_its_answers(case: EventLogCase) -> None:
         again = await client.submit("ask", 2, work_id="w")
         expect(
             (await again.result()).value == ["first", "second"],
-            "work that is begun again gets the stored answers",
+            "work that is attempted again gets the stored answers",
         )
         repeated = [event.question_id async for event in again.events(events.Question)]
         expect(
             repeated == [each.question_id for each in asked],
-            "work that is begun again asks no question anew",
+            "work that is attempted again asks no question anew",
         )
 
 

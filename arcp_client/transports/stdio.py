@@ -420,7 +420,7 @@ class StdioConnector:
             case FileNotFoundError() | NotADirectoryError():
                 text = "the program was not found; is it installed, and on PATH?"
             case PermissionError():
-                text = "it may not be run; is it executable?"
+                text = "there is no permission to run it; is it executable?"
             case OSError() if error.errno in _TRANSIENT:
                 text, permanent = error.strerror or "no resources", False
             case OSError():

@@ -1,4 +1,4 @@
-"""The files of the page on replicas name options that the command has."""
+"""The files of the page on replicas: options that the command has, and proxies that fit them."""
 
 from __future__ import annotations
 
@@ -64,6 +64,24 @@ def parsed(text: str) -> Block:
     return block(0)[0]
 
 
+def test_the_proxies_speak_tls_with_the_replicas_as_the_unit_serves_it() -> None:
+    assert "--tls-cert" in (FILES / "arcp@.service").read_text()
+    conf = parsed((FILES / "nginx.conf").read_text())
+    location = conf["server"][0][1]["location"][0][1]  # type: ignore[index]
+    assert location is not None
+    assert location["proxy_pass"] == [(["https://arcp"], None)]
+    assert location["proxy_ssl_verify"] == [(["on"], None)]
+    [(name, _)] = location["proxy_ssl_name"]
+    [(authority, _)] = location["proxy_ssl_trusted_certificate"]
+    proxy = parsed((FILES / "Caddyfile").read_text())["agents.example.org"][0][1]
+    [(words, options)] = proxy["reverse_proxy"]  # type: ignore[index]
+    assert all(word.startswith("https://") for word in words[1:])
+    transport = options["transport"][0][1]  # type: ignore[index]
+    assert transport is not None
+    assert transport["tls_server_name"] == [(name, None)]
+    assert transport["tls_trust_pool"] == [(["file", *authority], None)]
+
+
 def test_nginx_balances_the_replicas_and_upgrades_their_links() -> None:
     conf = parsed((FILES / "nginx.conf").read_text())
     [(name, upstream)] = conf["upstream"]
@@ -74,7 +92,7 @@ def test_nginx_balances_the_replicas_and_upgrades_their_links() -> None:
     [(path, location)] = server["location"]
     assert path == ["=", "/arcp"]
     assert location is not None
-    assert location["proxy_pass"] == [([f"http://{name[0]}"], None)]
+    assert location["proxy_pass"] == [([f"https://{name[0]}"], None)]
     headers = {words[0]: words[1] for words, _ in location["proxy_set_header"]}
     assert headers["Upgrade"] == "$http_upgrade"
     assert headers["Connection"] == "upgrade"
@@ -84,7 +102,8 @@ def test_nginx_balances_the_replicas_and_upgrades_their_links() -> None:
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 def test_nginx_itself_accepts_the_file(tmp_path: Path) -> None:
-    text = re.sub(r"listen 443 ssl;|ssl_certificate.*;", "", (FILES / "nginx.conf").read_text())
+    named_files = r"listen 443 ssl;|ssl_certificate.*;|proxy_ssl_(verify|trusted_certificate) .*;"
+    text = re.sub(named_files, "", (FILES / "nginx.conf").read_text())
     whole = tmp_path / "whole.conf"
     whole.write_text(f"pid {tmp_path}/pid; events {{}} http {{ access_log off; {text} }}")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A job with ``retries`` is begun again on another replica when its replica is killed."""
+"""A job with ``retries`` is submitted again to another replica when its replica is killed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class SharedQuestionBook(QuestionBook):
 
     Args:
         jobs: tells which principal may see a job.
-        sessions: tells whether anybody can answer.
+        sessions: tells whether a session that can answer exists.
         limits: bounds number, size and time of questions.
         journal: writes the durable log, and calls back once it is written.
         shared: the questions of all replicas.

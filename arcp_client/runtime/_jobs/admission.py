@@ -55,10 +55,10 @@ class AdmittedAgent(Protocol):
 
 
 class Acceptance:
-    """The payload of an acceptance.
+    """An accepted submit or delegation.
 
     Args:
-        payload: the payload.
+        payload: the payload of the acceptance, as it is sent.
         job: the job, if it is new and must be started here.
         elsewhere: the job is new, and waits for another replica.
     """
@@ -82,7 +82,7 @@ class Admission:
 
     Args:
         resolve: returns the full reference and the agent for an agent reference.
-        elsewhere: makes an agent of what another replica offers.
+        elsewhere: returns an `AdmittedAgent` for an agent that only another replica has.
         jobs: the registry of jobs.
         limits: the default lease.
         keys: the idempotency keys.

@@ -78,7 +78,7 @@ class JobRequest:
     size: int = 0
     """Size of the input as JSON, in bytes."""
     work_id: str | None = None
-    """The name of the work, which a later job may begin again."""
+    """The name of the work, which a later job may attempt again."""
     plain: bool = False
     """The submitting session, which another replica holds, takes no streamed results."""
     extensions: Any = None

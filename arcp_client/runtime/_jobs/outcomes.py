@@ -73,7 +73,7 @@ class Failure:
     retryable: bool = False
     details: Any = None
     interrupted: bool = False
-    """The runtime ended while the job ran; the job's work may be begun again."""
+    """The runtime ended while the job ran; another job may attempt its work."""
 
 
 LEASE_PAST = Failure(

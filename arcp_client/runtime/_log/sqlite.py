@@ -42,7 +42,7 @@ class SqliteEventLog:
     While the file cannot be written, for example because the disk is full, new sessions, jobs and
     subscriptions are refused with INTERNAL_ERROR, retryable; emitting agents wait, and writes are
     retried. A damaged file is abandoned: running work continues in memory, new work is refused, and
-    a CRITICAL record is logged (R9).
+    a CRITICAL record is logged (rule R9).
 
     One runtime at a time can open the file, which is locked while it is open; the end of the
     process, even by a kill, releases the lock. The file must be on a local disk. While it is open,

@@ -1,4 +1,4 @@
-"""A job with ``retries`` is begun again while it fails with a retryable error."""
+"""A job with ``retries`` is submitted again while it fails with a retryable error."""
 
 from __future__ import annotations
 
