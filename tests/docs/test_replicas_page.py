@@ -25,6 +25,9 @@ def test_the_unit_starts_the_command_with_its_options() -> None:
     assert command == "serve"
     known = {f"--{name.replace('_', '-')}" for name in inspect.signature(serve).parameters}
     assert {option for option in options if option.startswith("--")} <= known
+    module, attribute = options[options.index("--agents") + 1].split(":")
+    agents = (FILES.parent / "deploy" / f"{module}.py").read_text()
+    assert f"def {attribute}(auth" in agents
     grace = float(options[options.index("--grace") + 1])
     assert float(unit["Service"]["TimeoutStopSec"]) > grace
 
