@@ -200,6 +200,12 @@ class Dashboard:
         asked, tail = frames.position(body.after), _tail(found[2])
         return lambda stream: viewed(stream, self.feeds, feed, asked, link=self.link, tail=tail)
 
+    async def job(self, request: web.Request) -> web.StreamResponse:
+        """``GET ./api/jobs/{id}``: the state of a job, whose events are read from now on."""
+        feed = await self._feed(request)
+        body = frames.encoded(feed.describe())
+        return web.Response(body=body, content_type="application/json")
+
     async def job_stream(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/stream``."""
         _check_streams(request)

@@ -161,6 +161,7 @@ def mount(app: web.Application, client: Client, options: DashboardOptions) -> No
     route("api/streams", dashboard.shared_stream, "GET")
     route("api/streams/{id}", dashboard.subscribe, "POST", changes=True)
     route("api/jobs", dashboard.submit, "POST", changes=True)
+    route("api/jobs/{id}", dashboard.job, "GET")
     route("api/jobs/{id}/input", dashboard.input, "GET")
     route("api/jobs/{id}/stream", dashboard.job_stream, "GET")
     route("api/jobs/{id}/events", dashboard.older, "GET")

@@ -33,6 +33,7 @@ export function jobPanel(state, { transcript = null, result = null, older = null
     el('div', { class: 'job-main' }, facts.element, fault.element, calls.element, timeline.element),
     el('div', { class: 'job-side' }, outcome.element, family.element, lease.element, relations.element, origin.element));
   let changed = new Set();
+  let begun = false;
   let received = 0;
   let errors = 0;
   let oldest = null;                         // when the oldest event that is not drawn came
@@ -73,12 +74,17 @@ export function jobPanel(state, { transcript = null, result = null, older = null
     take(type, data, bytes, position) {
       for (const id of state.take(type, data, bytes, position)) changed.add(id);
       if (type === 'reset') {
+        begun = false;
         received = errors = 0;
         oldest = null;
         timeline.reset();
       }
       if (type === 'events' && oldest === null) oldest = firstSince(data, since());
       draw();
+      if (type === 'events' && !begun && state.timeline.last >= state.folded) {
+        begun = true;                        // the page has all that it opens with
+        draw.next();
+      }
     },
     /** Take a page of older events in. */
     prepend(page, bytes) {

@@ -19,10 +19,12 @@ export function everySecond(run) {
 /**
  * A function that runs `run` in a frame soon, at most once in `every` ms.
  *
- * A thousand events a second are drawn ten times a second, not a thousand times.
+ * A thousand events a second are drawn ten times a second, not a thousand times. `next()` runs it in the
+ * next frame, however recent the last run is.
  */
 export function paced(run, every = 100) {
   let waiting = false;
+  let timer = null;                          // of a run that waits for its time
   let stopped = false;
   let last = -Infinity;
   const now = () => {
@@ -31,12 +33,22 @@ export function paced(run, every = 100) {
     last = performance.now();
     run();
   };
+  const soon = () => {
+    clearTimeout(timer);
+    timer = null;
+    requestAnimationFrame(now);
+  };
   const later = () => {
     if (waiting || stopped) return;
     waiting = true;
     const wait = last + every - performance.now();
-    if (wait > 0) setTimeout(() => requestAnimationFrame(now), wait);
-    else requestAnimationFrame(now);
+    if (wait > 0) timer = setTimeout(soon, wait);
+    else soon();
+  };
+  later.next = () => {
+    if (stopped || (waiting && timer === null)) return;
+    waiting = true;
+    soon();
   };
   later.stop = () => { stopped = true; };
   return later;

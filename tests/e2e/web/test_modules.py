@@ -781,3 +781,36 @@ class TestNumbers:
             assert text in pretty
             assert text in preview
         assert rest == ["3", "9,007,199,254,740,993", "2 KiB", "3 s"]
+
+
+async def test_what_is_paced_runs_in_the_next_frame_if_it_must(modules: Page) -> None:
+    ran = await run(
+        modules,
+        "ticker.js",
+        """
+        const frames = (n) => new Promise((done) => {
+            const step = (left) => requestAnimationFrame(() => (left ? step(left - 1) : done()));
+            step(n);
+        });
+        return (async () => {
+            const ran = [];
+            let count = 0;
+            const draw = m.paced(() => { count += 1; }, 1e9);
+            for (const act of [draw, draw, draw.next, draw.next]) {
+                act();
+                await frames(2);
+                ran.push(count);
+            }
+            draw();
+            draw.next();
+            draw.next();
+            await frames(2);
+            ran.push(count);
+            draw.stop();
+            draw.next();
+            await frames(2);
+            return [...ran, count];
+        })();
+        """,
+    )
+    assert ran == [1, 1, 2, 3, 4, 4]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Request, Route, expect
 
 from arcp_client import Client, Runtime, events
 from arcp_client._feeds import frames
@@ -228,3 +229,33 @@ async def test_pages_of_older_events_do_not_come_while_the_timeline_is_paused(
     await page.locator("#pause").click()
     await page.get_by_role("button", name="Show older events").click()
     await expect(count).to_have_text(f"{total:,} rows")
+
+
+async def test_the_server_reads_a_job_before_the_page_has_its_scripts(
+    site: Site, page: Page
+) -> None:
+    job = await site.submit()
+    asked = asyncio.Event()
+
+    def note(request: Request) -> None:
+        if request.url.endswith(f"/api/jobs/{job.id}"):
+            asked.set()
+
+    async def after(route: Route) -> None:
+        await asked.wait()
+        await route.continue_()
+
+    page.on("request", note)
+    await page.route("**/static/app.js", after)
+    await page.goto(site.job_url(job.id))
+    await expect(page.locator(".facts .badge")).to_have_text("running")
+
+
+async def test_an_address_that_names_no_job_has_the_server_read_none(
+    site: Site, page: Page
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await page.goto(f"{site.url}#/inbox")
+    await expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
+    assert not [url for url in asked if "api/jobs/" in url]

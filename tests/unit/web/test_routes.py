@@ -194,6 +194,22 @@ async def test_a_job_id_that_does_not_exist_is_not_found(
         assert "Set-Cookie" not in response.headers
 
 
+async def test_the_state_of_a_job_is_told_and_its_events_are_read_from_then_on(
+    dashboard: Site, other: Client, gates: Gates
+) -> None:
+    job = await other.submit("say", {"lines": 50, "gate": "half"})
+    status, found = await dashboard.get(f"api/jobs/{job.id}")
+    assert (status, found["job_id"], found["agent"]) == (200, job.id, "say")
+    async with asyncio.timeout(SOON):
+        while found["events"] < 25:  # nothing else asks the server to read them
+            await asyncio.sleep(0.01)
+            _, found = await dashboard.get(f"api/jobs/{job.id}")
+    gates["half"].set()
+    await job.result()
+    status, found = await dashboard.get("api/jobs/none")
+    assert (status, found["error"]["code"]) == (404, "JOB_NOT_FOUND")
+
+
 async def test_requests_after_the_client_was_closed_are_refused_with_the_reason(
     client: Client,
 ) -> None:
