@@ -150,8 +150,8 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
+    gc.freeze()
     gc.enable()
-    _freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,9 +19,11 @@ from tests.postgres import Cluster
 from tests.replicas.test_death import Balancer
 from tests.replicas.test_serve import Command
 
-pytestmark = pytest.mark.usefixtures("forked")
-
-pytest.importorskip("dbos", reason="pip install dbos")
+pytestmark = [
+    pytest.mark.usefixtures("forked"),
+    # Not imported: only the programs need it, and each process of the tests would load it.
+    pytest.mark.skipif(importlib.util.find_spec("dbos") is None, reason="pip install dbos"),
+]
 
 
 @contextlib.asynccontextmanager
