@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 import msgspec
 
 from arcp_client import _digits as digits
-from arcp_client.acp._repair import mend
+from arcp_client.acp._repair import mend, readings
 
 __all__ = [
     "NOWHERE",
@@ -91,7 +91,7 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
         if "at" not in self.__dict__:
             return {}
         line: bytes = self.__dict__["at"][0]
-        for text in (line, mend(line) or line):
+        for text in readings(line):
             try:
                 return cast("dict[str, Any]", _decode(text)["params"])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -9,9 +9,10 @@ needs, and the session.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Head", "head", "mend"]
+__all__ = ["Head", "head", "mend", "readings"]
 
 _MOST = 500_000  # pieces of one line; lines with more pieces are not repaired
 
@@ -72,6 +73,17 @@ def mend(line: bytes) -> bytes | None:
         return _PIECE.sub(piece, text).encode()
     except _TooManyError:
         return None
+
+
+def readings(line: bytes) -> Iterator[bytes]:
+    """The texts to try to decode: the line itself, then the repaired line.
+
+    The repair takes 20 times as long as decoding, and happens only if the second text is asked for.
+    """
+    yield line
+    mended = mend(line)
+    if mended is not None:
+        yield mended
 
 
 # ------------------------------------------------------------------------------ heads

@@ -22,7 +22,7 @@ from arcp_client.acp import errors, schema
 from arcp_client.acp._connection.lane import HERE, AttachedSession, Inside
 from arcp_client.acp._connection.messages import Id, Key
 from arcp_client.acp._decode import REFUSED, Misshapen, as_value, decode
-from arcp_client.acp._repair import mend
+from arcp_client.acp._repair import readings
 from arcp_client.acp.errors import Refusal
 
 __all__ = ["AgentRequests", "Route"]
@@ -261,9 +261,9 @@ class _RequestParams(msgspec.Struct, rename="camel", gc=False):
 
 
 def _session_id(params: bytes) -> str | None:
-    for text in (params, mend(params)):
+    for text in readings(params):
         try:
-            return msgspec.json.decode(text or b"", type=_RequestParams).session_id
+            return msgspec.json.decode(text, type=_RequestParams).session_id
         except REFUSED:
             continue
     return None

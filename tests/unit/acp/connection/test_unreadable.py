@@ -7,13 +7,14 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from arcp_client.acp import AcpClient, AcpLimits, AgentRefused, LocalFiles, updates
+from arcp_client.acp import AcpClient, AcpLimits, AgentRefused, LocalFiles, _repair, updates
 from arcp_client.acp._repair import head, mend
 from arcp_client.errors import RemoteProtocolError
 from tests.nesting import too_deep
@@ -116,6 +117,29 @@ async def test_a_request_with_an_odd_piece_is_answered(
             assert reply["result"] == {"content": "text"}
         else:
             assert reply["error"]["code"] == -32700
+
+
+async def test_strict_lines_are_read_without_a_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repair takes 20 times as long as decoding, and holds the event loop."""
+    pieces = mock.Mock(wraps=_repair._PIECE)
+    monkeypatch.setattr(_repair, "_PIECE", pieces)
+    (tmp_path / "f").write_text("text")
+    async with connected(fs=LocalFiles(tmp_path)) as (agent, client):
+        session = await opened(agent, client)
+        got: list[updates.Update] = []
+        session.subscribe(got.append, updates.Update)
+        await agent.send(chunk("strict"))
+        await settled()
+        assert [update.raw["content"]["text"] for update in got] == ["strict"]
+        request = agent.request("fs/read_text_file", sessionId="s1", path=str(tmp_path / "f"))
+        await agent.send(request)
+        assert (await agent.reply_to(request))["result"] == {"content": "text"}
+        assert pieces.sub.call_count == 0
+        await agent.line(with_odd(request | {"_meta": "HERE"}, b"NaN"))
+        assert (await agent.reply_to(request))["result"] == {"content": "text"}
+        assert pieces.sub.call_count == 1
 
 
 @pytest.mark.parametrize("odd", BOTH.values(), ids=BOTH.keys())
