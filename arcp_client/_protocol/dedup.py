@@ -113,9 +113,13 @@ class Deduplication:
         if job is None or job.delivered is None or not marks:
             return False
         known = job.delivered
-        again = not known.keys().isdisjoint(marks)
+        if len(marks) == 1:  # nearly always
+            again = marks[0] in known
+            known[marks[0]] = None
+        else:
+            again = not known.keys().isdisjoint(marks)
+            known.update(dict.fromkeys(marks))
         self.found += again
-        known.update(dict.fromkeys(marks))
         while len(known) > REMEMBERED:
             known.popitem(last=False)
         return again

@@ -264,7 +264,7 @@ class Receiver:
             if checked:
                 if job.recovering is not None:
                     self.seen(job, frame, now)
-                if not self._is_new(frame):
+                if not self._is_new(frame, job):
                     run.more = True
                     break
             run.append(BUILDERS[kind](frame, data, seq <= reserved))
@@ -454,26 +454,28 @@ class Receiver:
         elif isinstance(frame, ControlFrame):
             if frame.type in names.TERMINALS:
                 self.end(frame, data, again)
-        elif self._is_new(frame):
+        elif self._is_new(frame, self._table.get(frame.job_id)):
             self._rotated(frame, data)
             self._out.emit(to_event(frame, data, again))
 
-    def _is_new(self, frame: EventFrame) -> bool:
+    def _is_new(self, frame: EventFrame, job: JobState | None) -> bool:
         """Whether to deliver an event: it is new, and not older than the subscription."""
-        job = self._table.get(frame.job_id)
         if job is None:
             if frame.job_id is not None:
                 self._jobs.came_early(frame.job_id)
             return True
         if job.delivered is not None and self.dedup.repeats(job, self.peer.identities(frame)):
             return False
+        recovering = job.recovering
+        if recovering is None and not job.from_now_on:
+            return True
         of_result = type(frame.payload) is ChunkPayload
-        if job.recovering is not None and job.recovering.only_outcome and not of_result:
+        if recovering is not None and recovering.only_outcome and not of_result:
             return False
         if job.from_now_on and self._is_past(job, frame, of_result):
             return False
-        if job.recovering is not None:
-            job.recovering.behind_gap = False
+        if recovering is not None:
+            recovering.behind_gap = False
         return True
 
     def _is_past(self, job: JobState, frame: EventFrame, of_result: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 from arcp_client._budget import ByteBudget
 from arcp_client.errors import LinkLost, LocalProtocolError
@@ -37,9 +38,25 @@ class _Lane:
         self.waiting.append((sent, frame))
         await sent
 
-    def take(self) -> bytes:
-        frame = self.frames.popleft()
-        self.held.release(len(frame))
+    def put_all(self, frames: Sequence[bytes]) -> bool:
+        """Put these frames if there is room for all of them now."""
+        size = sum(map(len, frames))
+        free = self.capacity - len(self.frames)
+        if self.waiting or len(frames) > free or not self.held.fits(size):
+            return False
+        self.held.add(size)
+        self.frames.extend(frames)
+        self.wake()
+        return True
+
+    def take(self, most: int = 1) -> list[bytes]:
+        """Take the next frames, at most so many; one that is large is the last one."""
+        taken: list[bytes] = []
+        while self.frames and len(taken) < most:
+            taken.append(self.frames.popleft())
+            if len(taken[-1]) > LARGE:
+                break
+        self.held.release(sum(map(len, taken)))
         while self.waiting:
             sent, late = self.waiting[0]
             if not sent.done():  # a cancelled sender withdraws its frame
@@ -49,7 +66,7 @@ class _Lane:
                 self.frames.append(late)
                 sent.set_result(None)
             self.waiting.popleft()
-        return frame
+        return taken
 
     async def arrival(self) -> None:
         self.receiver = asyncio.get_running_loop().create_future()
@@ -107,6 +124,17 @@ class MemoryTransport:
             )
         await self._outgoing.put(frame)
 
+    async def send_many(self, frames: Sequence[bytes]) -> None:
+        """Pass several frames to the other end, in order; like `send` for each."""
+        if (
+            self._lost is None
+            and max(map(len, frames), default=0) <= self._max_frame
+            and self._outgoing.put_all(frames)
+        ):
+            return
+        for frame in frames:
+            await self.send(frame)
+
     async def receive(self) -> bytes:
         """Return the next frame. A cancelled call loses no frame.
 
@@ -117,7 +145,7 @@ class MemoryTransport:
         incoming = self._incoming
         while not self._closed:
             if incoming.frames:
-                return incoming.take()
+                return incoming.take()[0]
             if self._lost is not None:
                 break
             if incoming.receiver is not None:
@@ -129,9 +157,8 @@ class MemoryTransport:
     async def receive_many(self, limit: int) -> list[bytes]:
         """Wait for a frame; return it and those after it that have arrived, up to ``limit``."""
         frames = [await self.receive()]
-        incoming = self._incoming
-        while incoming.frames and len(frames) < limit and len(frames[-1]) <= LARGE:
-            frames.append(incoming.take())
+        if len(frames[0]) <= LARGE:
+            frames += self._incoming.take(limit - 1)
         return frames
 
     async def close(self, *, timeout: float = 5.0) -> None:

@@ -7,7 +7,7 @@ copies the events of a job into a session that subscribed to it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from arcp_client._wire import names
@@ -116,9 +116,14 @@ class ServerSession:
         With a journal, the caller stores the number, and the event is sent once the number is
         settled.
         """
-        log = self.log
-        seq = log.append(record)
+        self.log.append(record)
         self._unsent_bytes += record.size
+        return self._numbered(record)
+
+    def _numbered(self, newest: Record) -> int:
+        """Queue the events that were numbered; return the number of the newest one."""
+        log = self.log
+        seq = log.last
         if self._journal is None:
             log.settled = seq
         elif log.floor - self._freed >= _FREE_AT_ONCE:
@@ -127,7 +132,7 @@ class ServerSession:
         outlet = self.outlet
         if outlet is not None:
             if self.keep_for is not None:
-                log.free_older(record.at - self.keep_for, outlet.cursor)
+                log.free_older(newest.at - self.keep_for, outlet.cursor)
             if outlet.cursor < log.floor:
                 outlet.overrun()
             elif self._journal is None:
@@ -143,6 +148,22 @@ class ServerSession:
         if record.needs is None or record.needs in self.features:
             return self.append(record)
         return self.log.last
+
+    def take_all(self, records: Sequence[Record]) -> None:
+        """Do the same as `take` for each event, in less time for a history."""
+        if self._journal is not None:
+            for record in records:
+                self.take(record)
+            return
+        features, append = self.features, self.log.append
+        newest: Record | None = None
+        for record in records:
+            if record.needs is None or record.needs in features:
+                append(record)
+                self._unsent_bytes += record.size
+                newest = record
+        if newest is not None:
+            self._numbered(newest)
 
     def settle(self, seq: int) -> None:
         """Allow sending up to a number, because all events up to it are stored."""
@@ -206,7 +227,12 @@ class ServerSession:
     @property
     def room(self) -> bool:
         """Whether events may be copied from a job's history into the log."""
-        return self.unsent < _ROOM_EVENTS and self._unsent_bytes < _ROOM_BYTES
+        return min(self.spare) > 0
+
+    @property
+    def spare(self) -> tuple[int, int]:
+        """How many events, and how many bytes, `room` is for."""
+        return _ROOM_EVENTS - self.unsent, _ROOM_BYTES - self._unsent_bytes
 
     def sending(self, seq: int, record: Record) -> bytes:
         """Return the frame of an event that is being passed to the link."""
@@ -369,16 +395,31 @@ class SubscriptionFeed:
             if self.next < history.floor:
                 self.cut()
                 return
-            if not session.room:
+            records = self._following()
+            if not records:
                 session.hunger(self, True)
                 return
-            record = history[self.next]
-            self.next += 1
-            session.take(record)
-            if record.terminal:
+            self.next += len(records)
+            session.take_all(records)
+            if records[-1].terminal:
                 session.jobs.discard(self.job_id)
                 self.end()
         session.hunger(self, False)
+
+    def _following(self) -> list[Record]:
+        """The next events for which the session has room, up to a terminal one."""
+        history, end = self.history, self.history.end if self._stop is None else self._stop
+        events, size = self.session.spare
+        records: list[Record] = []
+        for index in range(self.next, min(end, self.next + events)):
+            if size <= 0:
+                break
+            record = history[index]
+            records.append(record)
+            size -= record.size
+            if record.terminal:
+                break
+        return records
 
     def cut(self) -> None:
         """End the feed and report it, because undelivered events are no longer in the history."""

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arcp_client._wire.stamp import Record
-from arcp_client.runtime._log.replay_buffers import SessionLog
-from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.runtime._log.replay_buffers import JobHistory, SessionLog
+from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from arcp_client.testing import VirtualClock
 
 
@@ -91,3 +93,54 @@ async def test_events_that_a_client_acknowledges_without_a_replay_take_no_room()
     assert session.acknowledge(5)
     assert again.cursor == 5
     assert session.room
+
+
+@given(
+    needs=st.lists(st.sampled_from([None, "progress", "subscribe"]), max_size=12),
+    together=st.integers(1, 5),
+)
+async def test_events_that_are_taken_together_are_numbered_like_events_taken_one_by_one(
+    needs: list[str | None], together: int
+) -> None:
+    records = [
+        Record(b"%d" % n, b"job.event", b"", b"{}", needs=need, size=10)
+        for n, need in enumerate(needs)
+    ]
+    made = []
+    for _ in range(2):
+        session = ServerSession("sess_1", "alice", SessionLog(5, 10_000))
+        session.features = frozenset({"progress"})
+        session.keep_for = 1.0
+        session.attach(Outlet())
+        made.append(session)
+    one, several = made
+    for record in records:
+        one.take(record)
+    for begin in range(0, len(records), together):
+        several.take_all(records[begin : begin + together])
+    assert several.log.last == one.log.last
+    assert several.log.floor == one.log.floor
+    assert several.log.settled == one.log.settled
+    assert several.spare == one.spare
+    held = range(one.log.floor + 1, one.log.last + 1)
+    assert [several.log[seq] for seq in held] == [one.log[seq] for seq in held]
+
+
+async def test_a_history_is_copied_up_to_the_limits_of_the_session() -> None:
+    history = JobHistory(10_000, 1 << 40)
+    for n in range(3000):
+        size = 3_000_000 if 100 <= n < 110 else 10
+        history.append(n, Record(b"%d" % n, b"job.event", b"", b"{}", size=size, index=n))
+    session = ServerSession("sess_1", "alice", SessionLog(10_000, 1 << 40))
+    outlet = Outlet()
+    session.attach(outlet)
+    broken: list[object] = []
+    feed = SubscriptionFeed(session, "job_1", history, 0, broken.append, stop=2500)
+    feed.push()
+    assert feed.next == 102, "4 MiB are reached with the second of the large events"
+    while not feed.ended:
+        outlet.cursor += 1
+        session.sending(outlet.cursor, session.log[outlet.cursor])
+        session.progress()
+        assert session.log.last - outlet.cursor <= 1024
+    assert (feed.next, session.log.last, broken) == (2500, 2500, [])
