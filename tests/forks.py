@@ -2,8 +2,8 @@
 
 Imports take most of a short program's time. The server imports once and forks for each program. The
 new process has its own arguments, environment, directory and streams, and is a child of the tests.
-What it cannot show is how an interpreter begins: ``/proc``, closed streams, which modules a program
-imports, how much memory it takes, and at its end, what imported modules hold.
+What it cannot show is how an interpreter begins: ``/proc``, which modules a program imports, how
+much memory it takes, and at its end, what imported modules hold.
 
 `Process` and `Spawn` start forks instead of interpreters, and so does all that a module starts that
 asks for the fixture ``forked``.
@@ -47,6 +47,7 @@ OBEYED = {
 READ_BY_IMPORTS = {"SSL_CERT_FILE", "SSL_CERT_DIR"}
 """Variables that are read by imports: a fork has them from the process of the tests."""
 ADOPTED = b"adopted"
+IMPORTED = b"imported"
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER
 _SIZE = 1 << 20
 
@@ -99,6 +100,7 @@ def start(
     *,
     tty: bool = False,
     session: bool = False,
+    closed: Sequence[int] = (),
 ) -> int:
     """Start a program; its process id, which is a child's of this process.
 
@@ -109,6 +111,7 @@ def start(
         fds: its standard input, output and error.
         tty: whether they are a terminal that it is to control.
         session: whether it leads a session of its own.
+        closed: the standard streams that are closed when it begins, by number.
     """
     asked = {
         "command": list(command),
@@ -116,6 +119,7 @@ def start(
         "cwd": str(Path(os.fsdecode(cwd or ".")).absolute()),
         "tty": tty,
         "session": session or tty,
+        "closed": list(closed),
     }
     # The process between the server and the program ends at once: this one adopts the program.
     libc = ctypes.CDLL(None, use_errno=True)
@@ -130,6 +134,18 @@ def start(
             libc.prctl(_ADOPT, 0, 0, 0, 0)
     [pid] = told - {ADOPTED}
     return int(pid)
+
+
+def prepare(*modules: str) -> None:
+    """Import modules before the programs of this process's tests that begin from now on.
+
+    For libraries whose import takes much of the time of several programs.
+    """
+    with _one_at_a_time:
+        server = _server()
+        server.send(json.dumps({"import": modules}).encode())
+        told = server.recv(_SIZE)
+        assert told == IMPORTED
 
 
 def _server() -> socket.socket:
@@ -179,16 +195,22 @@ def execute_child(self: subprocess.Popen[Any], *given: Any) -> None:
         for own, name in enumerate(("p2cread", "c2pwrite", "errwrite"))
     ]
     session = asked["start_new_session"]
+    closed = getattr(self, "closed", ())
     try:
-        self.pid = start(command, env, asked["cwd"], fds, session=session)
+        self.pid = start(command, env, asked["cwd"], fds, session=session, closed=closed)
         self._child_created = True
     finally:
         self._close_pipe_fds(*(asked[name] for name in _ENDS))  # type: ignore[attr-defined]
 
 
 class Process(subprocess.Popen[str]):
-    """A command; ``Popen([*COMMAND, *words], …)`` with texts, pipes or files."""
+    """A command; ``Popen([*COMMAND, *words], …)`` with texts, pipes or files.
 
+    Attributes:
+        closed: the standard streams that are closed when it begins, by number.
+    """
+
+    closed: Sequence[int] = ()
     _execute_child = execute_child
 
 
@@ -228,6 +250,13 @@ def main() -> tuple[types.ModuleType, Any]:
         message, fds, *_ = socket.recv_fds(control, _SIZE, 3)
         if not message:
             os._exit(0)
+        if not fds:
+            for name in json.loads(message)["import"]:
+                importlib.import_module(name)
+            gc.collect()
+            gc.freeze()
+            control.send(IMPORTED)
+            continue
         between = os.fork()
         if not between:
             if os.fork():
@@ -278,9 +307,14 @@ def become(asked: dict[str, Any], fds: list[int]) -> None:
     filter_warnings([word for word in options if not word.startswith("-")])
     unbuffered = "-u" in options or bool(os.environ.get("PYTHONUNBUFFERED"))
     for number, (fd, name) in enumerate(zip(fds, ("stdin", "stdout", "stderr"), strict=True)):
-        os.dup2(fd, number)
-        os.close(fd)
-        stream = standard_stream(number, getattr(sys, name), unbuffered)
+        if number in asked["closed"]:
+            os.close(fd)
+            os.close(number)
+            stream = None
+        else:
+            os.dup2(fd, number)
+            os.close(fd)
+            stream = standard_stream(number, getattr(sys, name), unbuffered)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     import coverage
@@ -361,8 +395,9 @@ def leave() -> None:
     vars(sys.modules["__main__"]).clear()
     gc.collect()
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
     except (OSError, ValueError):
         return  # the interpreter reports it
     os._exit(_ended[0])

@@ -95,8 +95,52 @@ def test_a_fork_ends_as_an_interpreter_does(program: str, tmp_path: Path) -> Non
     assert ends[0] == ends[1]
 
 
+STREAMS = """
+import os, sys
+said = [stream is None for stream in (sys.stdin, sys.stdout, sys.__stderr__)]
+said += [os.path.exists(f"/dev/fd/{number}") for number in range(3)]
+file = open(sys.argv[1], "w")
+print("to its output")
+file.write(f"{said} {file.fileno()}")
+file.close()
+print("to its errors", file=sys.stderr)
+raise ValueError
+"""
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
+def test_closed_streams_are_closed_and_their_numbers_free(
+    closed: tuple[int, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "says.py").write_text(STREAMS)
+    fork = type("Closed", (Process,), {"closed": closed})
+    command = [sys.executable, "says.py"]
+    ways = " ".join(f"{number}>&-" for number in closed)
+    pipe = subprocess.PIPE
+    said = []
+    for start, words in (
+        (fork, [*command, "fork"]),
+        (subprocess.Popen, ["sh", "-c", f'"$0" "$@" {ways}', *command, "interpreter"]),
+    ):
+        with start(
+            words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment(), cwd=tmp_path
+        ) as process:
+            out, err = process.communicate(timeout=60)
+        seen = (tmp_path / words[-1]).read_text()
+        told = [word for word in ("to its errors", *COMPLAINTS) if word in err]
+        said.append((process.returncode, out, told, seen))
+    assert said[0] == said[1]
+
+
 COMPLAINTS = (
-    *("why", "ZeroDivisionError", "KeyboardInterrupt", "Exception ignored", "No space left"),
+    *(
+        "why",
+        "ZeroDivisionError",
+        "ValueError",
+        "KeyboardInterrupt",
+        "Exception ignored",
+        "No space left",
+    ),
     *("unclosed file", "unclosed event loop", "Task was destroyed but it is pending"),
 )
 
