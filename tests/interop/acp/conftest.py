@@ -25,6 +25,15 @@ def npm_program(name: str) -> dict[str, Any]:
     return {"argv": [node, str(HERE / name)], "env": env}
 
 
+@pytest.fixture(scope="module")
+def forked_sdk(forked: None) -> None:
+    """As ``forked``, for programs with the Python SDK of ACP: it takes a second to import."""
+    if sys.platform == "linux":
+        from tests.forks import prepare  # POSIX only
+
+        prepare("acp")
+
+
 @pytest.fixture(params=["python", "npm"])
 def sdk_agent(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Arguments of `AcpClient` for an agent of an official SDK."""

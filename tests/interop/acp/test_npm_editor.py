@@ -13,7 +13,7 @@ from arcp_client import Runtime
 from arcp_client.acp import host
 from tests.interop.acp.conftest import HERE, npm_program
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = pytest.mark.usefixtures("forked_sdk")
 
 COMMAND = [sys.executable, "-m", "arcp_client.cli", "acp-serve", "acp", "--cwd", "."]
 

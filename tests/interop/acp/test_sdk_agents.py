@@ -10,7 +10,7 @@ import pytest
 
 from arcp_client.acp import AcpClient, AgentRefused, LocalFiles, LocalTerminals, updates
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = pytest.mark.usefixtures("forked_sdk")
 
 # How long the handlers of five updates take, in ms: unordered, they end the other way round.
 DELAYS = [150, 120, 90, 60, 30]

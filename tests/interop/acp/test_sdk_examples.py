@@ -13,7 +13,10 @@ from arcp_client import Runtime
 from arcp_client.acp import host
 from tests.interop import sdist
 
-pytestmark = pytest.mark.timeout(180 + sdist.PATIENCE)  # the first run downloads
+pytestmark = [
+    pytest.mark.timeout(180 + sdist.PATIENCE),  # the first run downloads
+    pytest.mark.usefixtures("forked_sdk"),
+]
 
 ROOT = Path(__file__).parents[3]
 

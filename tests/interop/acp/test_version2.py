@@ -11,7 +11,7 @@ from arcp_client import Client, Runtime, events
 from arcp_client.acp import AcpClient, host, updates
 from tests.interop.acp.conftest import HERE, npm_program
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = pytest.mark.usefixtures("forked_sdk")
 
 
 @pytest.mark.timeout(120)
