@@ -19,6 +19,11 @@ from arcp_client.acp import AcpClient, LocalFiles, LocalTerminals, updates
 from tests.alone import peak, resident
 
 MIB = 1024 * 1024
+FILES = 12  # of 16 MiB
+OUTPUTS = 160  # of 1 MB
+KEPT = 40  # requests of 4 MiB
+CHUNKS = 100  # of 1 MiB
+CALLS = 120  # of 1 MiB
 SILENCE = 1.5  # seconds in which the agent reads nothing
 
 
@@ -46,27 +51,27 @@ def agent(kind: str, directory: str) -> None:
         send({"jsonrpc": "2.0", "id": message["id"], "result": call[message["method"]]})
     answers = 0
     if kind == "files":
-        send(*(ask(n, "fs/read_text_file", path=f"{directory}/large") for n in range(24)))
-        answers = 24
+        send(*(ask(n, "fs/read_text_file", path=f"{directory}/large") for n in range(FILES)))
+        answers = FILES
     elif kind == "output":
         send(ask(0, "terminal/create", command=sys.executable, args=["-c", "print('x' * 1000000)"]))
         terminal = read()["result"]["terminalId"]
         send(ask(1, "terminal/wait_for_exit", terminalId=terminal))
         read()
-        send(*(ask(n, "terminal/output", terminalId=terminal) for n in range(2, 252)))
-        answers = 250
+        send(*(ask(n, "terminal/output", terminalId=terminal) for n in range(2, OUTPUTS + 2)))
+        answers = OUTPUTS
     elif kind == "params":
-        for n in range(60):
+        for n in range(KEPT):
             send(ask(n, "x/keep", text="x" * 4 * MIB))
-        answers = 60
+        answers = KEPT
     elif kind == "iterator":
         chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text"}}
         chunk["content"]["text"] = "x" * MIB  # type: ignore[index]
-        for _ in range(150):
+        for _ in range(CHUNKS):
             send(update(chunk))
     elif kind == "calls":
         content = [{"type": "content", "content": {"type": "text", "text": "x" * MIB}}]
-        for n in range(150):
+        for n in range(CALLS):
             call_ = {"sessionUpdate": "tool_call", "toolCallId": str(n), "title": "t"}
             send(update({**call_, "content": content}))
     if kind in ("files", "output"):
@@ -104,7 +109,7 @@ async def client(kind: str) -> dict[str, int]:
             prompting = asyncio.ensure_future(session.prompt("go"))
             if iterator is not None:
                 await asyncio.sleep(SILENCE)
-                for _ in range(150):
+                for _ in range(CHUNKS):
                     await anext(iterator)
             turn = await prompting
     return {"peak": peak() - before, "read": int(turn.stop_reason)}

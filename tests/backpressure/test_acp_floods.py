@@ -6,6 +6,7 @@ import pytest
 
 from arcp_client.acp import AcpLimits
 from tests.alone import run_alone
+from tests.backpressure.acp_flood import CALLS, CHUNKS, FILES, KEPT, OUTPUTS
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -14,12 +15,22 @@ LIMITS = AcpLimits()
 SLACK = 64 * MIB
 
 
+FLOODS = {
+    "files": FILES * 16 * MIB - FILES,
+    "output": OUTPUTS * 1_000_000,
+    "params": KEPT * 4 * MIB,
+    "iterator": CHUNKS * MIB,
+    "calls": CALLS * MIB,
+}
+"""Their sizes in bytes."""
+
+
 @pytest.mark.parametrize(
     ("kind", "bound", "read"),
     [
-        ("files", LIMITS.answers, 24 * 16 * MIB - 24),
-        ("output", LIMITS.answers, 250 * 1_000_000),
-        ("params", LIMITS.requests, 60),
+        ("files", LIMITS.answers, FLOODS["files"]),
+        ("output", LIMITS.answers, FLOODS["output"]),
+        ("params", LIMITS.requests, KEPT),
         ("iterator", LIMITS.buffer.bytes, 0),
         ("calls", LIMITS.state, 0),
     ],
@@ -28,6 +39,7 @@ async def test_a_flood_stays_within_its_limit_in_bytes_and_loses_nothing(
     kind: str, bound: int, read: int
 ) -> None:
     """Rule A4."""
+    assert FLOODS[kind] > bound + SLACK
     found = await run_alone("tests.backpressure.acp_flood", kind, timeout=100)
     assert found["peak"] <= bound + SLACK
     assert found["read"] >= read

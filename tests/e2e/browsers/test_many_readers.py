@@ -19,7 +19,7 @@ from tests.e2e.browsers.readers import Reader
 from tests.e2e.browsers.servers import SERVERS
 
 SOON = 100.0
-MANY = 1_000 if "ARCP_SLOW" in os.environ else 250
+MANY = 1_000 if "ARCP_SLOW" in os.environ else 120
 
 
 def application(client: Client) -> Starlette:
