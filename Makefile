@@ -26,10 +26,10 @@ DEMO_STAMP  := $(VENV)/.installed-demo
 DEV_STAMP   := $(VENV)/.installed-dev
 LOCK        := requirements-dev.lock
 
-# Many tests wait for processes and servers, so four processes keep two cores busy; tests/conftest.py
-# spreads the files that wait over the run. A file's tests stay together and in order, so that what
-# they share is made once. TEST_PROCESSES=0 runs them in one.
-TEST_PROCESSES ?= 4
+# Many tests wait for processes and servers, so six processes keep two cores busy; each takes half a
+# gigabyte. tests/conftest.py spreads the files that wait over the run. A file's tests stay together
+# and in order, so that what they share is made once. TEST_PROCESSES=0 runs them in one.
+TEST_PROCESSES ?= 6
 PYTEST_XDIST := --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 ifdef COV
