@@ -13,6 +13,7 @@ import contextvars
 import logging
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from arcp_client._deadline import Deadline
@@ -193,6 +194,45 @@ class TaskOwner:
         task.add_done_callback(self._ended)
         return task
 
+    async def complete(
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str = "",
+        late: Callable[[T], None] | None = None,
+    ) -> T:
+        """Await a coroutine that runs to its end even if the caller is cancelled meanwhile.
+
+        For steps of which the first cannot be taken back, and the others must follow it.
+
+        Args:
+            coro: the coroutine; it runs as a task of this owner.
+            name: the task's name.
+            late: called with the result if the caller was cancelled before.
+        """
+        task = self.spawn(_outcome(coro), name=name)
+        try:
+            result, error = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(partial(self._completed, late))
+            raise
+        if error is not None:
+            raise error
+        return cast(T, result)
+
+    def _completed(
+        self,
+        late: Callable[[T], None] | None,
+        task: asyncio.Task[tuple[T | None, Exception | None]],
+    ) -> None:
+        if task.cancelled() or task.exception() is not None:
+            return
+        result, error = task.result()
+        if error is None and late is not None:
+            late(cast(T, result))
+        elif error is not None:
+            _log.info("task %s failed, and its caller is gone", task.get_name(), exc_info=error)
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
@@ -218,6 +258,13 @@ class TaskOwner:
             if not await cancel_and_wait(ours, deadline=deadline):
                 return False
         return True
+
+
+async def _outcome(coro: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
+    try:
+        return await coro, None
+    except Exception as error:  # noqa: BLE001 - the caller raises it
+        return None, error
 
 
 def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:

@@ -27,7 +27,12 @@ _UNREACHABLE = (
     TimeoutError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # also of a statement on a connection that was just lost
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
 )
+"""The connection failed or was lost: whether the statement took effect is not known."""
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
@@ -143,7 +148,7 @@ class Database:
                     },
                     **options,
                 )
-            except (*_UNREACHABLE, asyncpg.CannotConnectNowError) as error:
+            except _UNREACHABLE as error:
                 if failure is None or isinstance(failure, asyncpg.TargetServerAttributeNotMatched):
                     failure = error
             else:
@@ -223,8 +228,6 @@ def postgres_errors(place: str) -> Iterator[None]:
         yield
     except ArcpError:
         raise
-    except asyncpg.PostgresError as error:
-        raise _refusal(place, error) from None
     except _UNREACHABLE as error:
         what = str(error) or type(error).__name__
         if isinstance(error, TimeoutError):
@@ -234,6 +237,8 @@ def postgres_errors(place: str) -> Iterator[None]:
         raise StorageError(
             f"PostgreSQL at {place} cannot be reached: {what:.200}", path=place
         ) from None
+    except asyncpg.PostgresError as error:
+        raise _refusal(place, error) from None
 
 
 def _refusal(place: str, error: Any) -> StorageError:

@@ -208,6 +208,7 @@ class Core:
             gate,
             self.sessions,
             self.wrong_tokens,
+            self.tasks,
             shared=self._directory.sessions,
             follow=self._mirrors.take_over,
             inventory=lambda: self._directory.inventory(self.agents.inventory()),
@@ -375,7 +376,17 @@ class Core:
         )
 
     async def _delegate(self, parent: ServerJob, wish: Delegation) -> ServerJob:
-        """Accept a child, announce it in the parent's session and start it."""
+        """Accept a child, announce it in the parent's session and start it.
+
+        An agent that is interrupted meanwhile does not know of its child, which then ends.
+        """
+        return await self.tasks.complete(
+            self._delegated(parent, wish),
+            name="delegate",
+            late=lambda child: self.jobs.runner.stop(child, PARENT_ENDED),
+        )
+
+    async def _delegated(self, parent: ServerJob, wish: Delegation) -> ServerJob:
         child = await self.admission.delegate(parent, wish)
         if parent.ended or parent.stopping is not None:
             self.jobs.runner.stop(child, PARENT_ENDED)
@@ -394,10 +405,16 @@ class Core:
         def announce() -> None:
             if child.owner is not None:
                 child.owner.control(frames.acceptance(acceptance, child.owner.id, None))
+            elif self.sessions.get(child.owner_id) is not None:  # it had moved, and has come back
+                watch = Watch(child.owner_id, child.id, 0)
+                self.tasks.spawn(self._announce(watch), name="announce")
             self.jobs.runner.admit(child)
 
         def unwritten(error: RequestError) -> None:
-            self.jobs.runner.stop(child, NOT_WRITTEN)
+            if self._directory.dialogue is not None:  # it is stored, in the directory
+                announce()
+            else:
+                self.jobs.runner.stop(child, NOT_WRITTEN)
 
         self._journal.then(announce, unwritten)
         return child
@@ -474,9 +491,9 @@ class Core:
         """Refuse new jobs, end the running ones, send their terminals, close all links."""
         self._check_loop()
         self.closed = self.jobs.closing = True
-        if self._opened and timeout > 0 and await self._directory.drain():
+        if self._opened and timeout > 0 and await self._directory.drain(timeout=timeout):
             self.links.dismiss("this replica of the runtime is shut down; connect again")
-            await self._replica.hand_over(self._directory)
+            await self._replica.hand_over(self._directory, timeout=timeout)
         await self.jobs.runner.end_all(self.jobs.open, SHUT_DOWN, timeout)
         await self._journal.drain(_LAST_WRITES)
         await self._webhooks.close(_LAST_CALLS)

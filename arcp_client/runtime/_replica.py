@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
@@ -18,6 +19,8 @@ from arcp_client.runtime._webhooks.notices import WebhookNotices
 from arcp_client.runtime.limits import Limits
 
 __all__ = ["Replica", "bounds_of"]
+
+_RETRY = 0.1
 
 
 def bounds_of(limits: Limits, resume_window: float) -> Bounds:
@@ -96,13 +99,24 @@ class Replica:
         else:
             self._jobs.runner.stop(job, failure)
 
-    async def hand_over(self, directory: Directory) -> None:
-        """Hand the jobs that have not started to the other replicas."""
+    async def _all_flushed(self) -> None:
+        while True:
+            try:
+                return await self.flushed()
+            except RequestError:
+                await asyncio.sleep(_RETRY)
+
+    async def hand_over(self, directory: Directory, *, timeout: float) -> None:
+        """Hand the jobs that have not started to the other replicas.
+
+        Tries for ``timeout`` seconds to store what is known of them.
+        """
         runner = self._jobs.runner
         withheld = runner.withhold()
         moved: frozenset[str] = frozenset()
-        with contextlib.suppress(RequestError):
-            await self.flushed()  # nothing of them is stored after this
+        with contextlib.suppress(RequestError, TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._all_flushed()  # nothing of them is stored after this
             moved = await directory.release(
                 [
                     (job.state(), job_input(job.request, job.owner))

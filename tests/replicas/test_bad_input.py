@@ -8,6 +8,7 @@ import sys
 import asyncpg
 import pytest
 
+from arcp_client._postgres.database import postgres_errors
 from arcp_client.errors import StorageError
 from arcp_client.runtime import Runtime
 from arcp_client.runtime._log.postgres import PostgresEventLog
@@ -105,3 +106,24 @@ def test_the_package_is_imported_without_asyncpg() -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "arcp-client[postgres]" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
+        asyncpg.ConnectionFailureError("lost"),
+        asyncpg.AdminShutdownError("terminating connection due to administrator command"),
+        asyncpg.CrashShutdownError("terminating connection because of a crash"),
+        asyncpg.CannotConnectNowError("the database system is starting up"),
+        ConnectionResetError("reset"),
+        TimeoutError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_lost_connection_leaves_the_outcome_open(error: Exception) -> None:
+    """An SQLSTATE says that the statement had no effect, so that it is not made again."""
+    unreachable = pytest.raises(StorageError, match="PostgreSQL at here cannot be reached")
+    with unreachable as raised, postgres_errors("here"):
+        raise error
+    assert (raised.value.sqlstate, raised.value.permanent) == ("", False)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 import pytest
 
 from arcp_client import Client
-from arcp_client.errors import JobCancelled, request_error
+from arcp_client.errors import JobCancelled, StorageError, request_error
 from arcp_client.runtime import JobContext, Limits
 from arcp_client.runtime._jobs import mirrors
+from arcp_client.runtime._log import journal
+from arcp_client.runtime._log.entries import Entry
+from arcp_client.runtime._log.postgres import PostgresEventLog
 from arcp_client.runtime._log.postgres_jobs import PostgresJobs
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
@@ -230,6 +234,55 @@ async def test_a_job_delegated_after_its_session_moved_reaches_it(
     assert {f["job_id"] for f in frames} - {parent_id}
     ends = [f for f in frames if f["type"] == "job.result"]
     assert [f["payload"]["result"] for f in ends] == [3, 3]
+
+
+async def test_a_job_that_was_accepted_is_run_although_the_log_fails(
+    replica: MakeReplica, peer: OpenPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory has stored it: a refusal would leave a key that leads to a job that ended."""
+    owner = await peer(replica())
+    monkeypatch.setattr(journal, "_PATIENCE", 0.0)
+    write, failures = PostgresEventLog.write, 2
+
+    async def failing(self: PostgresEventLog, entries: Sequence[Entry]) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StorageError("the database is away")
+        await write(self, entries)
+
+    monkeypatch.setattr(PostgresEventLog, "write", failing)
+    await owner.submit("count", 2, idempotency_key="k")
+    assert (await read_to(owner, 3))[-1]["payload"]["result"] == 2
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["not-heard-yet", "heard-and-back"])
+async def test_an_agent_delegates_while_its_session_moves(
+    replica: MakeReplica, peer: OpenPeer, known: bool
+) -> None:
+    """Also if its replica has not heard of that, or the session has moved away and back."""
+    a, b = replica(), replica()
+    delegating = Gate()
+
+    @a.agent("delegating")
+    async def delegates(input: Any, job: JobContext) -> Any:
+        await delegating.next()
+        return await (await job.delegate("count", 3)).result()
+
+    first = await peer(a)
+    await first.submit("delegating")
+    member = a._core._directory._member  # type: ignore[attr-defined]
+    epoch = member.held[first.session_id]
+    last = await moved(first, b, peer)
+    if known:
+        last = await moved(last, a, peer)
+    else:
+        await first.ended()
+        member.held[first.session_id] = epoch  # as before the wake-up
+    delegating.emit(1)
+    frames = await read_to(last, 6)
+    ends = [f for f in frames if f["type"] in ("job.result", "job.error")]
+    assert [f["payload"].get("result") for f in ends] == [3, 3], ends
 
 
 async def stored_one_by_one(owner: Any, gate: Gate, count: int) -> None:

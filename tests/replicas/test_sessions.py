@@ -13,6 +13,7 @@ from arcp_client.runtime._jobs import mirrors
 from arcp_client.runtime._log.postgres_jobs import PostgresJobs
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
+from tests.replicas.interruptions import cancel
 from tests.unit.runtime.peer import Frame, Peer, seqs
 
 
@@ -178,14 +179,15 @@ async def test_a_subscription_continues_although_the_resume_that_took_the_sessio
     await observer.cut()
 
     monkeypatch.setattr(mirrors, "_RETRY", 0.01)
-    find, reached = PostgresJobs.find, asyncio.Event()
+    find, reached, go_on = PostgresJobs.find, asyncio.Event(), asyncio.Event()
 
     async def failing(self: PostgresJobs, wanted: str) -> Any:
         monkeypatch.setattr(PostgresJobs, "find", find)
         reached.set()
         if fault == "refused":
             raise request_error("INTERNAL_ERROR", "the database is away", retryable=True)
-        await asyncio.Event().wait()
+        await go_on.wait()
+        return await find(self, wanted)
 
     monkeypatch.setattr(PostgresJobs, "find", failing)
     first = await Peer.to(b)
@@ -193,10 +195,15 @@ async def test_a_subscription_continues_although_the_resume_that_took_the_sessio
     await reached.wait()
     if fault == "refused":
         assert (await resuming)["payload"]["message"] == "the database is away"
+    else:
+        (connection,) = b._core.links.connections
+        cancel(connection)
+        await connection.ended()
     await first.close()
     await asyncio.gather(resuming, return_exceptions=True)
 
     second = await moved(observer, b, peer)
+    go_on.set()
     gate.emit(10)
     gate.emit(0)
     frames += await read_to(second, 21)

@@ -147,6 +147,65 @@ async def close(closing: Callable[[], object]) -> None:
 SOURCE = Path(__file__).parents[2] / "arcp_client"
 
 
+async def test_what_must_be_completed_goes_on_without_its_caller(owner: TaskOwner) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    late: list[int] = []
+
+    async def steps() -> int:
+        begun.set()
+        await go_on.wait()
+        return 3
+
+    caller = asyncio.create_task(owner.complete(steps(), late=late.append))
+    await begun.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert len(owner) == 1
+    go_on.set()
+    while len(owner):
+        await asyncio.sleep(0)
+    assert late == [3]
+
+
+async def test_what_is_completed_returns_or_raises_to_its_caller(
+    owner: TaskOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    late: list[int] = []
+
+    async def steps(*, fail: bool) -> int:
+        if fail:
+            raise ValueError("no")
+        return 3
+
+    assert await owner.complete(steps(fail=False), late=late.append) == 3
+    with pytest.raises(ValueError, match="no"):
+        await owner.complete(steps(fail=True), late=late.append)
+    assert late == []
+    assert not caplog.records
+
+
+async def test_a_failure_that_comes_after_its_caller_was_cancelled_is_noted(
+    owner: TaskOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def steps() -> None:
+        begun.set()
+        await go_on.wait()
+        raise ValueError("no")
+
+    caller = asyncio.create_task(owner.complete(steps(), name="steps"))
+    await begun.wait()
+    caller.cancel()
+    go_on.set()
+    with caplog.at_level("INFO", "arcp_client.tasks"):
+        while len(owner):
+            await asyncio.sleep(0)
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info is not None) == ("INFO", True)
+
+
 def calls() -> Iterator[tuple[str, ast.Call]]:
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -284,7 +284,13 @@ class Connection:
     # ----------------------------------------------------------------------- the session
 
     def enter(self, session: ServerSession, cursor: int, welcome: bytes) -> None:
-        """Serve a session: send its welcome, then every event above the cursor."""
+        """Serve a session: send its welcome, then every event above the cursor.
+
+        A connection that has ended meanwhile leaves the session at once.
+        """
+        if self._dead or self._finishing:
+            self._handler.left(self, session)
+            return
         previous = self.session
         if previous is not None and previous is not session:
             self._leave()

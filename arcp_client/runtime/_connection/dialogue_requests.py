@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
@@ -56,7 +57,7 @@ class DialogueRequests:
         self._replies = replies
         self._tasks = tasks
         self.handlers: Mapping[
-            str, Callable[[RequestLine, ServerSession, ControlFrame], Awaitable[None]]
+            str, Callable[[RequestLine, ServerSession, ControlFrame], Coroutine[Any, Any, None]]
         ] = {
             names.ANSWER: self._answer,
             names.LIST_QUESTIONS: self._list_questions,

@@ -10,7 +10,7 @@ from typing import Any
 
 from arcp_client._log_fields import log_fields
 from arcp_client._security import WrongTokens
-from arcp_client._tasks import pass_on
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.ids import now_text
@@ -52,6 +52,8 @@ class ServerHandshake:
         shared: the sessions of all replicas.
         follow: continues the subscriptions of a session that was taken over.
         wrong_tokens: counts wrong tokens by address.
+        tasks: owns the steps that follow the authentication, which are taken to their end even if
+            the link is cancelled: a session that was opened or taken over must be entered or left.
         inventory: returns the agents; called for each welcome.
         features: returns the features offered on a connection; called for each welcome.
         stored: waits until all changes are stored durably.
@@ -63,6 +65,7 @@ class ServerHandshake:
         gate: Gate,
         sessions: SessionRegistry,
         wrong_tokens: WrongTokens,
+        tasks: TaskOwner,
         *,
         shared: SharedSessions,
         follow: Callable[[ServerSession, Sequence[Watch]], Awaitable[None]],
@@ -76,6 +79,7 @@ class ServerHandshake:
         self._gate = gate
         self._sessions = sessions
         self._wrong_tokens = wrong_tokens
+        self._tasks = tasks
         self._shared = shared
         self._follow = follow
         self._inventory = inventory
@@ -124,25 +128,32 @@ class ServerHandshake:
         principal = await self._gate.principal(hello.auth)
         features = self._features(connection).intersection(hello.capabilities.features)
         if hello.resume is None:
-            session = self._sessions.open(principal)
-            session.features = features
-            session.client = f"{hello.client.name} {hello.client.version}"[:200]
-            try:
-                await self._shared.open(session.state())
-                await self._enter(connection, session, 0, session.tokens.rotate())
-            except RequestError:  # the client never learned of the session
-                self._sessions.expire(session)
-                raise
+            client = f"{hello.client.name} {hello.client.version}"[:200]
+            entering = self._open(connection, principal, client, features)
         else:
-            await self._resume(connection, principal, hello.resume, features)
+            entering = self._resume(connection, principal, hello.resume, features)
+        await self._tasks.complete(entering, name="enter")
+
+    async def _open(
+        self, connection: Connection, principal: str, client: str, features: frozenset[str]
+    ) -> None:
+        session = self._sessions.open(principal)
+        session.features = features
+        session.client = client
+        try:
+            await self._shared.open(session.state())
+            await self._enter(connection, session, 0, session.tokens.rotate())
+        except Exception:  # the client never learned of the session
+            self._sessions.expire(session)
+            raise
 
     async def _resume_first(self, connection: Connection, frame: ControlFrame) -> None:
         request = checked(Resume, frame)
         # A resume token belongs to a principal; the client must authenticate too.
         principal = await self._gate.principal(request.auth or Auth())
-        await self._resume(
-            connection, principal, _block(request, frame), self._offered(connection, request)
-        )
+        features = self._offered(connection, request)
+        resuming = self._resume(connection, principal, _block(request, frame), features)
+        await self._tasks.complete(resuming, name="enter")
 
     async def resume_later(
         self, connection: Connection, session: ServerSession, frame: ControlFrame

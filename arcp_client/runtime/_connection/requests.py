@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -52,6 +52,9 @@ class RequestHandler:
     ones that wait to be stored. A submit may have to wait for another submit with the same key, or
     for credentials. Then a separate task answers it, and the reader continues. Pongs and
     acknowledgements wait for no request.
+
+    With a shared directory, a request that has begun is handled to its end even if its link's task
+    is cancelled: what another replica or the database knows of it must be followed up here.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class RequestHandler:
     ) -> None:
         self._jobs = jobs
         self._directory = directory
+        self._shared = directory.dialogue is not None
         self._mirrors = mirrors
         self._admission = admission
         self._limits = limits
@@ -74,7 +78,8 @@ class RequestHandler:
         self._tasks = tasks
         self._accepting: set[asyncio.Task[None]] = set()
         self._handlers: dict[
-            str, Callable[[RequestLine, ServerSession, ControlFrame], Awaitable[None] | None]
+            str,
+            Callable[[RequestLine, ServerSession, ControlFrame], Coroutine[Any, Any, None] | None],
         ] = {
             names.PING: self._ping,
             names.PONG: self._pong,
@@ -101,7 +106,7 @@ class RequestHandler:
                 raise InvalidRequest(f"a client cannot send {frame.type[:80]!r} in a session")
             handling = handler(line, session, frame)
             if handling is not None:
-                await handling
+                await (self._tasks.complete(handling, name="request") if self._shared else handling)
         except Exception as error:
             if not line.unanswered:
                 raise
@@ -187,7 +192,7 @@ class RequestHandler:
                 self._tasks.spawn(self._mirrors.keep_following(session, watch), name="follow")
 
         def unwritten(error: RequestError) -> None:
-            if accepted.elsewhere:  # it is stored, and another replica may run it already
+            if self._shared:  # it is stored, in the directory
                 announce()
                 return
             if accepted.job is not None:

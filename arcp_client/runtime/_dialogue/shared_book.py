@@ -21,7 +21,7 @@ import msgspec
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
-from arcp_client.errors import ArcpError, RequestError
+from arcp_client.errors import RequestError
 from arcp_client.runtime._dialogue import question as states
 from arcp_client.runtime._dialogue.book import KnownSessions, QuestionBook
 from arcp_client.runtime._dialogue.question import AskedQuestion
@@ -93,48 +93,40 @@ class SharedQuestionBook(QuestionBook):
         It is registered to the end, even if the agent is interrupted: other replicas would wait for
         a question that this one has registered and does not know of.
         """
-        task = self._tasks.spawn(self._register(job, state), name="ask")
-        try:
-            found = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.add_done_callback(partial(self._interrupted, job))
-            raise
-        if isinstance(found, ArcpError):
-            raise found
-        return found
+        return await self._tasks.complete(
+            self._register(job, state), name="ask", late=partial(self._interrupted, job)
+        )
 
-    async def _register(self, job: ServerJob, state: QuestionState) -> AskedQuestion | ArcpError:
+    async def _register(self, job: ServerJob, state: QuestionState) -> AskedQuestion:
         most = self._limits.open_questions
         state = msgspec.structs.replace(state, job_ids=(job.id,))
-        try:
-            while True:
-                known = await self._patiently(job, lambda: self._shared.ask(state, job.id, most))
-                question = self._adopt(known or KnownQuestion(state, held=True, mine=True))
-                if question.open or question.settled:
-                    return question
-                # It was closed here, and this is not stored yet.
-                await self._patiently(job, self._journal.flushed)
-        except ArcpError as error:
-            return error
+        while True:
+            # Also if the job ends: an attempt whose outcome is not known may have succeeded.
+            known = await self._patiently(None, lambda: self._shared.ask(state, job.id, most))
+            question = self._adopt(known or KnownQuestion(state, held=True, mine=True))
+            if question.open or question.settled:
+                return question
+            # It was closed here, and this is not stored yet.
+            await self._patiently(job, self._journal.flushed)
 
-    async def _patiently(self, job: ServerJob, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call while the store of the replicas cannot be reached: agents wait for it."""
+    async def _patiently(self, job: ServerJob | None, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call while the store of the replicas cannot be reached: agents wait for it.
+
+        With a job, only until it has ended.
+        """
         delay = _FIRST_RETRY
         while True:
             try:
                 return await call()
             except RequestError as error:
-                if not error.retryable or job.ended:
+                if not error.retryable or (job is not None and job.ended):
                     raise
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LAST_RETRY)
 
-    def _interrupted(self, job: ServerJob, task: asyncio.Task[AskedQuestion | ArcpError]) -> None:
+    def _interrupted(self, job: ServerJob, question: AskedQuestion) -> None:
         """Withdraw a question whose agent was interrupted while it was registered."""
-        if task.cancelled() or task.exception() is not None:
-            return
-        question = task.result()
-        if isinstance(question, ArcpError) or not question.open or question.waiters:
+        if not question.open or question.waiters:
             return
         stopping = job.stopping
         if not (isinstance(stopping, Failure) and stopping.interrupted):

@@ -302,8 +302,11 @@ class Directory(Protocol):
     def ready(self) -> bool:
         """Whether this replica may accept sessions and jobs."""
 
-    async def drain(self) -> bool:
-        """Announce that this replica ends soon; return whether its clients can go elsewhere."""
+    async def drain(self, *, timeout: float) -> bool:
+        """Announce that this replica ends soon; return whether its clients can go elsewhere.
+
+        Tries for ``timeout`` seconds, and returns False if the store cannot be reached.
+        """
 
     async def leave(self, *, timeout: float) -> None:
         """Free this replica's sessions for the others, and take part no longer. Idempotent."""

@@ -87,7 +87,7 @@ class LocalDirectory:
         """True: there is nothing to wait for."""
         return True
 
-    async def drain(self) -> bool:
+    async def drain(self, *, timeout: float) -> bool:
         """Return False: there is no other replica."""
         return False
 

@@ -75,7 +75,9 @@ class PostgresDirectory:
         self._polls = 0
         self._wakeups = Wakeups(database, member.id, self._tasks, self._heard)
         self._leases = Leases(database, member, lease, self._wakeups.tell)
-        self._unclaimed = UnclaimedJobs(database, member, self._tasks, self.moved, self._ended)
+        self._unclaimed = UnclaimedJobs(
+            database, member, self._leases, self._tasks, self.moved, self._ended
+        )
         self._agents = OtherAgents(database, member)
         self.sessions = PostgresSessions(member, self._leases, self._wakeups.tell)
         self.jobs = PostgresJobs(database)
@@ -112,18 +114,23 @@ class PostgresDirectory:
         """Whether this replica has a lease, as far as it knows."""
         return self._member.joined
 
-    async def drain(self) -> bool:
+    async def drain(self, *, timeout: float) -> bool:
         """Announce that this replica ends soon; return whether another one is alive."""
+
+        async def announce(connection: Any) -> int:
+            await connection.execute(
+                "UPDATE replicas SET draining = true WHERE id = $1", self._member.id
+            )
+            await self._agents.refresh(connection)
+            others: int = await connection.fetchval(
+                "SELECT count(*) FROM replicas WHERE NOT draining AND until > clock_timestamp()"
+            )
+            return others
+
         try:
-            async with self._db.connection() as connection:
-                await connection.execute(
-                    "UPDATE replicas SET draining = true WHERE id = $1", self._member.id
-                )
-                others = await connection.fetchval(
-                    "SELECT count(*) FROM replicas WHERE NOT draining AND until > clock_timestamp()"
-                )
-                await self._agents.refresh(connection)
-        except StorageError as error:
+            async with asyncio.timeout(timeout):
+                others = await self._leases.transaction(announce)
+        except (StorageError, TimeoutError) as error:
             _log.warning("replica %s cannot announce its end: %s", self._member.id, error)
             return False
         self._wakeups.tell([LOOK])
@@ -315,6 +322,9 @@ class PostgresDirectory:
                 return None
             if error.sqlstate == LOST:
                 member.lose(job.owner_id)
+                if job.parent_id is not None and key is None:
+                    # An agent delegates: its session has moved, which does not concern it.
+                    return await self.accept(job, key, unclaimed)
             if error.sqlstate == TOO_MANY:
                 raise request_error(
                     names.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True

@@ -19,7 +19,7 @@ from arcp_client._wire.ids import parse_time
 from arcp_client.errors import StorageError
 from arcp_client.runtime._log.directory import ReplicaHost
 from arcp_client.runtime._log.entries import JobInput, LoggedJobState
-from arcp_client.runtime._log.postgres_members import Membership
+from arcp_client.runtime._log.postgres_members import Leases, Membership
 from arcp_client.runtime._log.postgres_rows import (
     END_COLUMNS,
     decode_job,
@@ -61,6 +61,7 @@ class UnclaimedJobs:
     Args:
         database: the connections.
         member: this replica.
+        leases: its lease, without which no job is handed on.
         tasks: owns the task that claims jobs.
         tell: wakes the other replicas.
         ended: called with the ids of jobs that have ended without having run.
@@ -70,12 +71,14 @@ class UnclaimedJobs:
         self,
         database: Database,
         member: Membership,
+        leases: Leases,
         tasks: TaskOwner,
         tell: Callable[[Sequence[str]], None],
         ended: Callable[[Sequence[str]], None],
     ) -> None:
         self._db = database
         self._member = member
+        self._leases = leases
         self._tasks = tasks
         self._tell = tell
         self._ended = ended
@@ -114,7 +117,7 @@ class UnclaimedJobs:
                         self._member.id,
                     )
                 self._more = False
-                if waiting:
+                if waiting or self._started:
                     await self._give_up()
                     while await self.claim(host):
                         pass
@@ -184,16 +187,18 @@ class UnclaimedJobs:
     async def put(self, connection: Any, job: LoggedJobState, given: JobInput, wait: float) -> None:
         """Let a job wait for a replica that has its agent, in the transaction of the caller.
 
+        A job that another replica has claimed meanwhile stays with it.
         The job waits until its lease ends, but at most ``wait`` seconds.
         """
         await connection.execute(
             "UPDATE jobs SET runner = NULL, request = $2,"
             " waits_until = least(clock_timestamp() + $3, $4::timestamptz)"
-            " WHERE id = $1 AND ended_at IS NULL",
+            " WHERE id = $1 AND runner = $5 AND ended_at IS NULL",
             job.id,
             encoded(given),
             timedelta(seconds=wait),
             parse_time(job.expires_at),
+            self._member.id,
         )
 
     async def release(
@@ -205,11 +210,15 @@ class UnclaimedJobs:
             StorageError: the database cannot be used.
         """
         member = self._member
-        async with self._db.transaction() as connection:
+
+        async def hand(connection: Any) -> None:
             await connection.execute("SELECT fence($1, $2)", member.id, member.epoch)
             for state, given in jobs:
                 await self.put(connection, state, given, wait)
-                self._started.discard(state.id)
+
+        # Until the outcome is known: this replica would run jobs that others may run already.
+        await self._leases.transaction(hand)
+        self._started.difference_update(state.id for state, _ in jobs)
         self._tell([UNCLAIMED])
         return frozenset(state.id for state, _ in jobs)
 
