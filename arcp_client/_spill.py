@@ -1,4 +1,4 @@
-"""Queues frames in an unlinked temporary file when memory has no room for them (D6).
+"""Queues frames in an unlinked temporary file when memory has no room for them (rule D6).
 
 The client's link and the sessions of an ACP agent use such files. Files with the same `ByteBudget`
 share its limit on disk.

@@ -18,7 +18,7 @@
     │   ├── ClientClosed          this client was closed
     │   ├── StoreLocked           another client holds this checkpoint
     │   ├── BufferFull            a request inside a handler while every buffer is full
-    │   ├── TooManyStreams        browsers already follow the most jobs that a client streams
+    │   ├── TooManyStreams        browsers already follow the maximum number of jobs
     │   └── WouldDeadlock         the wait would close a cycle of waits
     ├── RequestError              the runtime refused one request; see ``code`` (§12)
     │   ├── PermissionDenied · AgentNotFound · AgentVersionNotFound · DuplicateKey
@@ -212,8 +212,9 @@ class ConnectFailed(LinkError):
     """No connection could be made. ``__cause__`` is the last reason.
 
     Attributes:
-        permanent: another attempt cannot succeed during the first connect (a bad address, a wrong
-            path, a missing program). A client that was live before retries nevertheless.
+        permanent: the reason will not go away (a bad address, a wrong path, a missing program). On
+            its first connect, a client then does not try again. A client that was connected before
+            retries nevertheless.
         attempts: number of attempts.
     """
 
@@ -292,7 +293,7 @@ class ResumeExpired(SessionError):
     """The runtime no longer holds the data for a resume (RESUME_WINDOW_EXPIRED, §6.3).
 
     Attributes:
-        permanent: the runtime refused hellos for a new session with the same code; another attempt
+        permanent: the runtime refused a new session, too, with the same code, so another attempt
             cannot succeed.
     """
 
@@ -325,7 +326,7 @@ class StoreLocked(SessionError):
     """Another client, in this process or another one, holds the checkpoint.
 
     `Client.connect` raises it. If the store detects the other client later, this client is closed
-    with it.
+    with this error.
     """
 
     remedy: ClassVar[str] = (

@@ -531,9 +531,9 @@ class Gap(Event, frozen=True, kw_only=True, gc=False):
         first: the first missing number.
         last: the last missing number; ``None`` if it cannot be known.
         reason: ``lost`` by the runtime · ``unknown_end``: a new session replaced the old one ·
-            ``not_retained``: older than the replay buffer of late iterators · ``overflow``: the
-            iterator's queue was dropped because no item was requested · ``undecodable``: received,
-            but not readable.
+            ``not_retained``: the iterator began late, and the client no longer kept these events ·
+            ``overflow``: the iterator was left full and unread, so its queue was dropped ·
+            ``undecodable``: received, but not readable.
     """
 
     kind: str = "gap"

@@ -12,8 +12,9 @@
 
 RxPY's own ``ops.concat_map`` starts all handlers at once unless its mapper uses ``defer``. It has
 no limit, lets an error overtake queued items, and takes tens of microseconds for each item. The
-operators of this module have the same type, from Observable to Observable. But each has one queue,
-and one task that exists while items are queued, and awaits the handler.
+operators of this module have the same type, from Observable to Observable. But each has one queue.
+While items are queued, one task takes them in order, and awaits the handler of each. A queue has a
+limit if its source is an `EventChannel` or an `AckedSource`.
 
 RxPY never awaits a coroutine function that is passed to ``subscribe``. So the observables of this
 module refuse such a function.

@@ -1,4 +1,4 @@
-"""Checks, copies and encodes the arguments of a submit (S6).
+"""Checks, copies and encodes the arguments of a submit (rule S6).
 
 The payload is encoded once, so that it has the same bytes each time it is sent.
 """

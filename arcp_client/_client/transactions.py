@@ -1,4 +1,4 @@
-"""Calls handlers in transactions of a store, so that each event takes effect exactly once (D22).
+"""Calls handlers in transactions of a store, for exactly-once effects (rule D22).
 
 ``consumers`` is the layer above. The store's `Transactions` make the transactions and record which
 events were handled; this module names the handlers and the events.

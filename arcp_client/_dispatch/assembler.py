@@ -1,7 +1,7 @@
-"""Assembles a streamed result from its chunks (§8.4), with limited memory (D13).
+"""Assembles a streamed result from its chunks (§8.4), with limited memory (rule D13).
 
 Each chunk counts once, in the order of ``chunk_seq``. A result of more than 8 MiB is kept in a
-temporary file. An incomplete result raises ResultIncomplete (S19).
+temporary file. An incomplete result raises ResultIncomplete (rule S19).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides when the reader of the link pauses because consumers are behind (back-pressure, D6).
+"""Decides when the reader of the link pauses because consumers are behind (back-pressure, rule D6).
 
 When ``Buffer.soft`` events are outstanding, the reader pauses, and TCP slows the runtime down. The
 reader does not pause while a *message is awaited*: the answer to a request, or an event that a

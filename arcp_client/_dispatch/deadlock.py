@@ -1,4 +1,4 @@
-"""Finds the handler call that running code belongs to, and detects deadlocks between calls (D10).
+"""Finds the handler call that code runs in, and detects deadlocks between calls (rule D10).
 
 A handler that waits for its own end, directly or through other handlers, would wait for ever. To
 find such waits, a context variable holds which call of which lane is running. The tasks that a

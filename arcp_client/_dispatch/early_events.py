@@ -1,4 +1,4 @@
-"""Limits the buffering of events that arrive before `job.accepted` (D12).
+"""Limits the buffering of events that arrive before `job.accepted` (rule D12).
 
 These early events are kept for their job, for a limited time and for a limited number of jobs. If
 the job is never accepted, only the consumers of the whole session get its events.

@@ -2,7 +2,7 @@
 
 A consumer is a registration (`HandlerRegistration`), an iterator, or the observers of
 ``client.notifications``. An event is *outstanding* in a consumer from `Consumer.accept` until the
-consumer has finished with it, and *processed* when it is outstanding in no consumer (D3). The
+consumer has finished with it, and *processed* when it is outstanding in no consumer (rule D3). The
 watermark is the number up to which all events are processed.
 """
 

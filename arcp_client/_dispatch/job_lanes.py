@@ -1,7 +1,7 @@
 """Queues events for a handler under `Order.JOB`, in a lane for each job.
 
 An event that concerns all jobs (a `Gap`, or an event of the session) is handled after all earlier
-events and before all later ones (D2). Until then it and the events after it are *held*.
+events and before all later ones (rule D2). Until then it and the events after it are *held*.
 """
 
 from __future__ import annotations

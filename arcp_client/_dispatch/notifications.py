@@ -1,4 +1,4 @@
-"""Publishes events as ``client.notifications``, a hot Observable (D4)."""
+"""Publishes events as ``client.notifications``, a hot Observable (rule D4)."""
 
 from __future__ import annotations
 

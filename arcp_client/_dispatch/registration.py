@@ -1,4 +1,4 @@
-"""Calls the handler of one registration for its events, lane by lane (D1, D2).
+"""Calls the handler of one registration for its events, lane by lane (rules D1 and D2).
 
 A *lane* is a queue of events, and a *sink* takes events from lanes and calls the handler. A sink
 starts the next call for a lane after the previous one has ended. The sinks are those of the public

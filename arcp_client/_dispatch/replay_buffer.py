@@ -1,4 +1,4 @@
-"""Keeps the recent events of each job, for iterators that start late (D8).
+"""Keeps the recent events of each job, for iterators that start late (rule D8).
 
 The buffer of a job keeps its last 1,024 events, but no more than 1 MiB of memory; all buffers of a
 client together keep 16 MiB. These events do not count for back-pressure.

@@ -1,4 +1,4 @@
-"""Async iterators over the events of one job, replay buffer included, or of the session (D8).
+"""Async iterators over the events of one job, replay buffer included, or of the session (rule D8).
 
 An item counts as processed when the next one is requested. The client holds iterators weakly, so
 leaving a loop with ``break`` unregisters its iterator. A reader in another thread gets several

@@ -1,4 +1,4 @@
-"""Acknowledges processed events, at most every 250 ms (S1, §6.5)."""
+"""Acknowledges processed events, at most every 250 ms (rule S1, §6.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes checkpoints to a store, and delays events until the store covers them (S10).
+"""Writes checkpoints to a store, and delays events until the store covers them (rule S10).
 
 A checkpoint has two numbers. All events up to the *watermark* are processed. The *reservation* is
 saved before events are delivered: no handler gets an event above it. So the client that starts

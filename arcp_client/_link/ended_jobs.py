@@ -1,4 +1,4 @@
-"""Keeps the outcomes of the jobs that ended last, within limits, for use after a restart (S10).
+"""Keeps the outcomes of the jobs that ended last, within limits, for a restart (rule S10).
 
 A job's terminal message is processed once: after that, the runtime does not send it again, and some
 runtimes drop the outcome. From here, later calls of `result()` get the outcome, also after a crash.

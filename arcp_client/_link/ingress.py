@@ -1,4 +1,4 @@
-"""Passes frames from a link to the session, at once or when consumers have caught up (D6).
+"""Passes frames from a link to the session, at once or when consumers have caught up (rule D6).
 
 Normally the reader of the link pauses while consumers are behind. But if user code awaits a message
 of the runtime, the reader has to continue, because the message may come after many events. When

@@ -1,4 +1,4 @@
-"""Opens links in a loop, and decides whether and when to retry (S8).
+"""Opens links in a loop, and decides whether and when to retry (rule S8).
 
 The delays come from tenacity's wait and stop objects. `may_retry` decides between a retry and the
 end.

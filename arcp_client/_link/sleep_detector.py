@@ -1,4 +1,4 @@
-"""Pings the runtime after the machine has slept, because the link may be dead (S12).
+"""Pings the runtime after the machine has slept, because the link may be dead (rule S12).
 
 Timers use the monotonic clock, which stops while a machine sleeps. The wall clock does not stop. So
 if the wall clock has advanced further than the monotonic clock, the machine has slept. The client

@@ -1,4 +1,4 @@
-"""Decides which request an answer belongs to (§6.6, §7, S14).
+"""Decides which request an answer belongs to (§6.6, §7, rule S14).
 
 An answer may name its request: by an envelope id, a trace id, a job id or a nonce. Such an answer
 belongs to the named request or to none. Any other answer belongs to the oldest request that it can

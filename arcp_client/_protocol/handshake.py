@@ -1,4 +1,4 @@
-"""Opens and resumes sessions: hello, welcome, refusals (§6.1–§6.3, S5).
+"""Opens and resumes sessions: hello, welcome, refusals (§6.1–§6.3, rule S5).
 
 One `Handshake` serves all links of a client, and always resumes with the newest resume token. A
 resume fails if the runtime refuses it, or if its link ends without an answer. `resume` then decides

@@ -32,10 +32,11 @@ class Recovering(msgspec.Struct, eq=False):
             delivered since.
         unconfirmed: a subscription was requested and has been neither confirmed nor refused.
         welcomed_at: the time of the welcome on the plan's link, by the runtime's clock.
-        subscribed_before: the times of the welcomes on earlier, lost links on which a subscription
-            was left unconfirmed; None where a time is not known.
+        subscribed_before: one entry for each earlier link that was lost before a subscription on
+            it was confirmed: the time of the welcome on that link, or None if it is not known.
         only_outcome: of the job's events, only chunks of the result and the end are delivered.
-        deadline: when the step times out; None while an answer is awaited.
+        deadline: the time at which a step without a request ends; None for a step with a request,
+            which has its own deadline.
         came: an event of the job arrived during the present step.
         waits_since: the time at which the wait for the terminal message began.
         probes: the number of pings sent during that wait.
@@ -69,10 +70,12 @@ class JobState(msgspec.Struct, eq=False):
         subscribed: this session subscribed to it.
         from_now_on: the subscription is without history: only later events are wanted.
         announced: the runtime announced the job, and sends its events without a subscription.
-        early: unrequested events of the job arrived in this session before its acceptance.
+        early: events of the job arrived in this session before its `job.accepted`, and without a
+            subscription.
         origin_session: the session that submitted the job, if known; the job's events are numbered
             in it.
-        resume_after: the last number that was received in the origin session, once that is gone.
+        resume_after: the last number that was received in the origin session, set when a new
+            session replaces it.
         agent: name or name@version, once known.
         key: the idempotency key of its submit.
         payload: of its submit; a plan sends it again if that is the only way to a lost outcome.
@@ -85,7 +88,8 @@ class JobState(msgspec.Struct, eq=False):
         histories: how many requested histories have not ended.
         history_requested: a subscription with history has not been confirmed or refused.
         unsubscribing: the runtime has not confirmed that it read the unsubscribe.
-        unsubscribe_barrier: the nonce of the barrier after the unsubscribe, once sent.
+        unsubscribe_barrier: the nonce of the ping that was sent after the unsubscribe; its pong
+            shows that the runtime has read the unsubscribe (see `barriers`).
         recovering: the recovery plan that runs for the job.
         interrupted: the plan that a lost link interrupted; the next link restarts it.
         stored_end: its terminal message, if it arrived behind a hole of an earlier session.

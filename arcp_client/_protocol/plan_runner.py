@@ -1,7 +1,7 @@
 """Runs the plans that bring jobs to their outcome.
 
 `recovery` starts the plans, and `plans` defines them. `PlanRunner` sends the request of each step
-and continues the plan with the answer, until the plan or the job has ended (S4, S5, S6).
+and continues the plan with the answer, until the plan or the job has ended (rules S4, S5 and S6).
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ The usual plan is a ladder. It begins with the first request that the runtime su
         ▼ refused                then subscribe with history
       resubmit under the same key; if that is not possible: watch, or given up
 
-A job is given up only after the runtime has refused a request, does not list the job, or has
-reported that the job ended and then sent no terminal message.
+To *watch* means to wait for events, and to poll the job while it is silent. A job is given up only
+after the runtime has refused a request, does not list the job, or has reported that the job ended
+and then sent no terminal message.
 """
 
 from __future__ import annotations

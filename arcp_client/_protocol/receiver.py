@@ -1,4 +1,4 @@
-"""Turns frames into events and gaps (S1–S4).
+"""Turns frames into events and gaps (rules S1–S4).
 
 The receiver lets `reassembly`, the layer below, put the frames in order. It drops events that a
 history repeats (see `dedup`), a second terminal message of a job, and events that the checkpoint

@@ -1,4 +1,4 @@
-"""Runs handlers in transactions that also record which events were handled (D22).
+"""Runs handlers in transactions that also record which events were handled (rule D22).
 
 The caller passes each event as a pair: the job's id, and a mark that identifies the event in its
 job. A transaction has three steps: read which of its events were handled before, call the handler

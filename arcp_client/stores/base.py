@@ -23,11 +23,11 @@ class CheckpointStore(Protocol):
 
     Attributes:
         durable: whether checkpoints outlive the process.
-        every: number of events after which a checkpoint is saved at the latest. Before handlers get
-            events, the client records in the store up to which number they may get them, this many
-            at a time. After a crash, at most this many events are handled again with which all
-            consumers had finished. Events with which a slow consumer had not finished are handled
-            again by all.
+        every: number of events after which a changed checkpoint is saved at the latest. Before
+            events are delivered, the client also records the highest number that it may deliver,
+            at most this many events ahead. After a crash, handlers get at most this many events
+            again that all consumers had finished. An event that a slow consumer had not finished
+            is delivered again to all consumers.
         interval: seconds after which a changed checkpoint is saved at the latest.
     """
 

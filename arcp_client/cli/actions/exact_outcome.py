@@ -1,4 +1,4 @@
-"""Restores the numbers of a job's outcome exactly as the agent wrote them (W1).
+"""Restores the numbers of a job's outcome exactly as the agent wrote them (rule W1).
 
 The client returns an outcome with ``int`` and ``float``, which may change digits; the event that
 ended the job still has the original digits.

@@ -10,7 +10,8 @@ an answer waits for it.
 
 The bytes that wait to be written have a limit. Beyond it, emitting agents wait for room, and
 requests that would add bytes are refused. A failed write is retried. If it still fails after one
-second (1 s), the requests that wait for it are refused. A damaged log is abandoned.
+second, the requests that wait for it are refused. If the log is damaged, nothing more is written:
+running work continues in memory, and new work is refused.
 """
 
 from __future__ import annotations

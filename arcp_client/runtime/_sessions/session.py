@@ -354,7 +354,7 @@ class SubscriptionFeed:
         history: the job's events.
         start: index of the first event to deliver.
         on_broken: called when the history no longer holds the next event.
-        stop: index after the last event to deliver; ``None`` continues to the terminal.
+        stop: index after the last event to deliver; ``None`` continues to the end of the job.
     """
 
     __slots__ = ("_on_broken", "_stop", "ended", "first", "history", "job_id", "next", "session")
