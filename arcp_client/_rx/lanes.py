@@ -141,7 +141,6 @@ class LaneSink(HandlerSink[T, R]):
             self._awake += 1
             self._add(self._work())
         if self._ready and self._running >= self._limit and self._stall is None:
-            self._last_end = self._loop.time()
             self._stall = self._loop.call_later(_STALL, self._stalled)
 
     def _add(self, work: Coroutine[Any, Any, None]) -> None:

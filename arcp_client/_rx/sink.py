@@ -87,7 +87,6 @@ class Sink(abc.DisposableBase, Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._upstream: abc.DisposableBase | None = None
-        self._closed = False
         self.here = current_here()
         self.inbox = Inbox()
         self.ended = False
@@ -198,10 +197,8 @@ class Sink(abc.DisposableBase, Generic[T]):
     def stop(self) -> None:
         """Unsubscribe and drop the queue; running handlers continue."""
         self.stopped = True
-        if not self._closed:
-            self._closed = True
-            self._detach()
-            self.drop()
+        self._detach()
+        self.drop()
 
     def drop(self) -> None:
         """Drop the queued items. The queue of a channel is dropped by `ChannelBuffer.dispose`."""

@@ -28,7 +28,7 @@ OPTIONS: dict[str, list[Any]] = {
 }
 MADE: dict[tuple[str, str], tuple[Callable[[Any], Any], list[Any]]] = {
     ("concat_map_async", "handler"): (concat_map_async, [None, 5, "handle"]),
-    ("concat_map_async_by", "key"): (lambda v: concat_map_async_by(v, handle), [None, 5]),
+    ("concat_map_async_by", "key"): (lambda v: concat_map_async_by(v, str), [None, 5, handle]),
     ("concat_map_async_by", "handler"): (lambda v: concat_map_async_by(str, v), [None, 5]),
     ("concat_map_async_by", "lanes"): (
         lambda v: concat_map_async_by(str, handle, lanes=v),
@@ -49,8 +49,11 @@ MADE: dict[tuple[str, str], tuple[Callable[[Any], Any], list[Any]]] = {
     ("EventChannel", "low"): (lambda v: EventChannel(8, low=v), ["5", -1, 8, 1.5]),
     ("EventChannel", "hard_cap"): (lambda v: EventChannel(8, hard_cap=v), ["9", 7, 1.5]),
     ("EventChannel", "overflow"): (lambda v: EventChannel(8, overflow=v), [None, "drop", 5]),
-    ("EventChannel", "key"): (lambda v: EventChannel(overflow="coalesce", key=v), [None, 5]),
-    ("EventChannel", "size"): (lambda v: EventChannel(size=v), [5, "len"]),
+    ("EventChannel", "key"): (
+        lambda v: EventChannel(overflow="coalesce", key=v),
+        [None, 5, handle],
+    ),
+    ("EventChannel", "size"): (lambda v: EventChannel(size=v), [5, "len", handle]),
     ("stream", "observable"): (stream, [None, 5, [1, 2]]),
     ("stream", "maxsize"): (lambda v: stream(SOURCE, maxsize=v), [None, 0, -1, 1.5, "5"]),
 }
@@ -69,3 +72,7 @@ async def test_an_operator_says_which_argument_is_wrong(what: str, name: str) ->
 def test_every_argument_is_in_the_table(made: Any) -> None:
     for name in inspect.signature(made).parameters:
         assert (made.__name__, name) in MADE, name
+
+
+def test_the_smallest_bounds_of_a_channel_are_accepted() -> None:
+    assert EventChannel[int](cap=1, low=0, hard_cap=1).push_nowait(1)

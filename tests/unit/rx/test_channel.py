@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 from reactivex import operators as ops
 
+from arcp_client._rx.delivery import Delivery, current_here
 from arcp_client.errors import BufferFull, LocalProtocolError
 from arcp_client.rx import EventChannel, concat_map_async, concat_map_async_by, stream
 from arcp_client.testing.clock import VirtualClock
@@ -52,6 +53,7 @@ async def test_push_waits_at_cap_and_goes_on_at_low(
     assert channel.stats().outstanding == 8  # seven queued, one in its handler
     assert channel.stats().queued == (7 if path == "direct" else 0)
     assert channel.stats().waiting == 1
+    assert channel.stats().pauses == 1
 
     for number in range(4):
         probe.let_go(number)
@@ -294,6 +296,22 @@ async def test_a_producer_that_never_waits_does_not_starve_the_consumer() -> Non
     assert len(handled) > 100
 
 
+async def test_pushes_that_find_room_seldom_yield_to_the_loop() -> None:
+    channel: EventChannel[bytes] = EventChannel(cap=10_000, size=len)
+    loop = asyncio.get_running_loop()
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        loop.call_soon(count)
+
+    loop.call_soon(count)
+    for _ in range(256):
+        await channel.push(b"x")
+    assert turns < 10
+
+
 # ---------------------------------------------------------------------- sizes
 
 
@@ -325,6 +343,16 @@ async def test_an_item_larger_than_the_bound_goes_alone(clock: VirtualClock) -> 
     await asyncio.gather(*producers)
     await clock.settle()
     assert [len(item) for item in tape.items] == [3, 50, 4]
+
+
+async def test_an_item_larger_than_the_bound_gives_its_place_to_one_of_its_key() -> None:
+    channel: EventChannel[bytes] = EventChannel(
+        cap=10, size=len, overflow="coalesce", key=lambda item: item[:1]
+    )
+    assert channel.push_nowait(b"a" * 50)
+    assert not channel.push_nowait(b"b")
+    assert channel.push_nowait(b"a" + b"." * 49)
+    assert (channel.stats().outstanding, channel.stats().merged) == (50, 1)
 
 
 async def test_sizes_with_drop_oldest_and_coalesce(clock: VirtualClock) -> None:
@@ -482,6 +510,30 @@ async def test_an_evicting_channel_behind_other_operators_hands_over_one_at_a_ti
     probe.let_all_go()
     await tape.ended
     assert tape.items == [0, 7, 8, 9]
+    assert channel.stats().outstanding == 0
+
+
+async def test_an_evicting_channel_hands_over_any_number_of_items_one_after_the_other() -> None:
+    channel: EventChannel[int] = EventChannel(cap=2000, overflow="drop_oldest")
+    held: list[Delivery] = []
+    seen: list[tuple[str, int]] = []
+
+    def observe(number: int) -> None:
+        seen.append(("begin", number))
+        token = current_here().token
+        assert token is not None
+        if number == 0:
+            held.append(token.hold())  # processed later
+        else:
+            token.hold().release()
+        seen.append(("end", number))
+
+    channel.observable().subscribe(observe)
+    for number in range(2000):
+        channel.push_nowait(number)
+    assert seen == [("begin", 0), ("end", 0)]
+    held[0].release()
+    assert seen == [(step, number) for number in range(2000) for step in ("begin", "end")]
     assert channel.stats().outstanding == 0
 
 

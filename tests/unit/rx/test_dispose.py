@@ -13,6 +13,7 @@ import pytest
 import reactivex as rx
 from reactivex import Observable, abc
 from reactivex import operators as ops
+from reactivex.disposable import Disposable
 from reactivex.subject import Subject
 
 from arcp_client.rx import EventChannel, concat_map_async, concat_map_async_by
@@ -228,6 +229,26 @@ async def test_from_another_thread_nothing_follows_once_it_returned(
     assert len(tape.items) == before
 
 
+@pytest.mark.parametrize("how", ["complete", "dispose"])
+async def test_an_item_of_another_thread_that_arrives_after_the_end_is_dropped(
+    operator: Operator, clock: VirtualClock, how: str
+) -> None:
+    subject: Subject[int] = Subject()
+    probe, tape = Probe(), Tape()
+    subscription = tape.record(subject.pipe(operator(probe)))
+    subject.on_next(0)
+    await clock.settle()
+    thread = threading.Thread(target=subject.on_next, args=(1,))
+    thread.start()
+    thread.join()  # blocks the loop: the item has not arrived yet
+    subject.on_completed() if how == "complete" else subscription.dispose()
+    probe.let_all_go()
+    await clock.settle()
+    assert probe.started == [0]
+    assert tape.items == ([0] if how == "complete" else [])
+    assert tape.ends == (["completed"] if how == "complete" else [])
+
+
 @pytest.mark.parametrize("how", ["dispose", "idle"])
 @pytest.mark.parametrize("keyed", [False, True])
 async def test_no_timer_is_left(clock: VirtualClock, keyed: bool, how: str) -> None:
@@ -267,6 +288,37 @@ def test_after_the_loop_has_closed(operator: Operator) -> None:
     thread.join()
 
 
+def test_after_the_loop_was_closed_around_a_running_handler(operator: Operator) -> None:
+    subscriptions: list[abc.DisposableBase] = []
+    tasks: list[Any] = []
+
+    async def main() -> None:
+        probe = Probe()
+        subscriptions.append(rx.of(1).pipe(operator(probe)).subscribe())
+        while not probe.started:
+            await asyncio.sleep(0)
+        tasks.extend(drain_tasks())
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    subscriptions[0].dispose()
+    for task in tasks:
+        task._log_destroy_pending = False  # it can never end: its loop is closed
+
+
+async def test_the_error_of_a_source_that_cannot_be_left_reaches_the_caller(
+    operator: Operator,
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("cannot be left")
+
+    source = rx.create(lambda observer, scheduler: Disposable(fail))
+    subscription = source.pipe(operator(lambda n: n)).subscribe()
+    with pytest.raises(RuntimeError, match="cannot be left"):
+        subscription.dispose()
+
+
 async def test_a_handler_that_fails_after_the_disposal_is_logged(
     operator: Operator, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -285,6 +337,24 @@ async def test_a_handler_that_fails_after_the_disposal_is_logged(
 
 class _Item:
     pass
+
+
+async def test_a_disposed_subscription_keeps_no_queued_item_alive(
+    operator: Operator, source: Source, clock: VirtualClock
+) -> None:
+    observable, push = source
+    subscription = observable.pipe(operator(Probe())).subscribe()
+    items: list[Any] = [_Item() for _ in range(3)]
+    for item in items:
+        push(item)
+    await clock.settle()
+    dead = [weakref.ref(item) for item in items[1:]]  # the probe notes the first one
+    subscription.dispose()
+    await clock.settle()
+    items.clear()
+    del item
+    gc.collect()
+    assert [ref() for ref in dead] == [None, None]
 
 
 @pytest.mark.parametrize("how", ["complete", "dispose", "fail", "abandon"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias
 
 import pytest
@@ -15,7 +15,7 @@ from reactivex import operators as ops
 from reactivex.subject import Subject
 
 from arcp_client.errors import HandlerError
-from arcp_client.rx import EventChannel, concat_map_async, concat_map_async_by
+from arcp_client.rx import AckedSource, EventChannel, concat_map_async, concat_map_async_by
 from arcp_client.testing.clock import VirtualClock
 from tests.unit.rx.kit import Probe, Tape, drain_tasks
 
@@ -304,6 +304,56 @@ def test_a_program_that_ends_cancels_its_handlers_and_does_not_hang(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
+def _interrupt(*_: object) -> Any:
+    raise KeyboardInterrupt
+
+
+async def _interrupt_later(*_: object) -> Any:
+    await asyncio.sleep(0)
+    raise KeyboardInterrupt
+
+
+async def _interrupted_supply() -> AsyncIterator[int]:
+    yield 1
+    raise KeyboardInterrupt
+
+
+async def _supply() -> AsyncIterator[int]:
+    yield 1
+
+
+def _acked(items: AsyncIterator[int] | None = None, **options: Any) -> Observable[int]:
+    return AckedSource(items or _supply(), **{"ack": lambda _: None, **options}).observable()
+
+
+INTERRUPTED: dict[str, Callable[[], object]] = {
+    "a handler": lambda: rx.of(1).pipe(concat_map_async(_interrupt)).subscribe(),
+    "an async handler": lambda: rx.of(1).pipe(concat_map_async(_interrupt_later)).subscribe(),
+    "a handler of a key": lambda: rx.of(1).pipe(_by_one_key(_interrupt_later)).subscribe(),
+    "a hook": lambda: (
+        rx.of(1).pipe(concat_map_async(lambda n: n // 0, on_error=_interrupt_later)).subscribe()
+    ),
+    "an observer": lambda: rx.of(1).pipe(concat_map_async(lambda n: n)).subscribe(_interrupt),
+    "the end of an observer": lambda: (
+        rx.of(1).pipe(concat_map_async(lambda n: n)).subscribe(on_completed=_interrupt)
+    ),
+    "an iterable": lambda: _acked(_interrupted_supply()).subscribe(),
+    "an acknowledgement": lambda: _acked(ack=_interrupt_later).subscribe(),
+    "the observer of a source": lambda: _acked().subscribe(_interrupt),
+}
+
+
+@pytest.mark.parametrize("place", INTERRUPTED)
+def test_a_keyboard_interrupt_in_user_code_ends_the_program(place: str) -> None:
+    async def main() -> None:
+        kept = INTERRUPTED[place]()
+        await asyncio.get_running_loop().create_future()
+        del kept
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+
+
 # ---------------------------------------------------------------------- time limits
 
 
@@ -400,7 +450,7 @@ async def test_a_handler_that_swallows_its_time_limit_has_failed_all_the_same(
 
 
 async def test_an_observer_that_raises_is_ended_once_and_the_source_is_left(
-    operator: Operator, clock: VirtualClock
+    operator: Operator, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     subject: Subject[int] = Subject()
     tape = Tape()
@@ -419,6 +469,29 @@ async def test_an_observer_that_raises_is_ended_once_and_the_source_is_left(
     assert [str(end) for end in tape.ends] == ["observer"]
     assert subject.observers == []
     assert drain_tasks() == []
+    assert caplog.records == []
+
+
+async def test_an_observer_that_raises_after_it_has_unsubscribed_is_logged(
+    operator: Operator, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject: Subject[int] = Subject()
+    tape = Tape()
+
+    def observe(_: int) -> None:
+        subscription.dispose()
+        raise RuntimeError("observer")
+
+    handled = subject.pipe(operator(lambda n: n))
+    subscription = handled.subscribe(observe, tape.on_error, tape.on_completed)
+    subject.on_next(1)
+    await clock.settle()
+
+    assert tape.ends == []
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "observer"
 
 
 async def test_an_observer_that_raises_does_not_reach_the_pusher(clock: VirtualClock) -> None:

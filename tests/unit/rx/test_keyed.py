@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import tracemalloc
 from collections import defaultdict
 from typing import Any
 
 import pytest
 import reactivex as rx
+from reactivex import operators as ops
 from reactivex.subject import Subject
 
 from arcp_client.rx import EventChannel, concat_map_async, concat_map_async_by
@@ -167,6 +170,35 @@ async def test_a_batch_is_handled_like_its_items(clock: VirtualClock, keyed: boo
     assert drain_tasks() == []
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_a_batch_that_comes_after_the_end_is_dropped(
+    clock: VirtualClock, keyed: bool
+) -> None:
+    probe, tape = Probe(), Tape()
+    subject: Subject[int] = Subject()
+    operator = concat_map_async_by(_tens, probe) if keyed else concat_map_async(probe)
+    sink: Any = tape.record(subject.pipe(operator))
+    sink.feed([0])
+    subject.on_completed()
+    sink.feed([1, 10])
+    probe.let_all_go()
+    await tape.ended
+    assert tape.items == [0]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_a_batch_that_comes_after_the_disposal_starts_no_task(
+    clock: VirtualClock, keyed: bool
+) -> None:
+    probe = Probe()
+    subject: Subject[int] = Subject()
+    operator = concat_map_async_by(_tens, probe) if keyed else concat_map_async(probe)
+    sink: Any = subject.pipe(operator).subscribe()
+    sink.dispose()
+    sink.feed([1, 10])
+    assert drain_tasks() == []
+
+
 # ---------------------------------------------------------------------- lanes
 
 
@@ -271,9 +303,66 @@ async def test_a_second_stall_is_relieved_like_the_first(clock: VirtualClock) ->
     assert len(probe.finished) == 7
 
 
+async def test_a_stall_that_begins_after_a_handler_ended_is_relieved_100_ms_after_that(
+    clock: VirtualClock,
+) -> None:
+    probe = Probe()
+    channel: EventChannel[int] = EventChannel()
+    channel.observable().pipe(concat_map_async_by(lambda n: n, probe, lanes=1)).subscribe()
+    for number in range(3):
+        await channel.push(number)
+    await clock.advance(0.05)
+    probe.let_go(0)
+    await clock.advance(0.09)
+    assert probe.started == [0, 1]
+    await clock.advance(0.02)
+    assert probe.started == [0, 1, 2]
+    probe.let_all_go()
+    await clock.settle()
+
+
+async def test_a_lane_is_added_for_a_key_that_waits_and_not_in_advance(
+    clock: VirtualClock,
+) -> None:
+    probe = Probe()
+    channel: EventChannel[int] = EventChannel()
+    channel.observable().pipe(concat_map_async_by(lambda n: n, probe, lanes=1)).subscribe()
+    await channel.push(0)
+    await channel.push(1)
+    await clock.advance(0.15)
+    assert probe.started == [0, 1]
+    await clock.advance(1.0)  # no key waits
+    await channel.push(2)
+    await clock.advance(0.09)
+    assert probe.started == [0, 1]
+    await clock.advance(0.02)
+    assert probe.started == [0, 1, 2]
+    probe.let_all_go()
+    await clock.settle()
+
+
 async def test_lanes_below_one_are_refused() -> None:
     with pytest.raises(ValueError, match="lanes"):
         concat_map_async_by(_tens, lambda n: n, lanes=0)
+
+
+async def test_idle_keys_hold_no_memory() -> None:
+    channel: EventChannel[int] = EventChannel(cap=20_000)
+    tape = Tape()
+    by_number = concat_map_async_by(lambda n: n, lambda n: None)
+    channel.observable().pipe(by_number, ops.filter(lambda _: False)).subscribe(tape.on_next)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(20_000):
+            channel.push_nowait(number)
+        while channel.stats().outstanding:
+            await asyncio.sleep(0)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 100_000
 
 
 # ---------------------------------------------------------------------- bad keys
@@ -353,25 +442,29 @@ async def test_disposing_cancels_every_running_key(clock: VirtualClock) -> None:
     assert channel.stats().outstanding == 0
 
 
+@pytest.mark.parametrize(
+    ("ended_before", "expected"), [(0, [0, 1, 3, 7, 15, 31, 40]), (1, [0, 1, 2, 4, 8, 16, 32, 40])]
+)
 async def test_while_no_handler_ends_twice_as_many_are_started_each_time(
-    clock: VirtualClock,
+    clock: VirtualClock, ended_before: int, expected: list[int]
 ) -> None:
     started: list[int] = []
 
     async def handle(number: int) -> None:
-        started.append(number)
-        await asyncio.Event().wait()
+        if number >= 0:
+            started.append(number)
+            await asyncio.Event().wait()
 
     channel: EventChannel[int] = EventChannel()
     subscription = channel.observable().pipe(concat_map_async_by(lambda n: n, handle)).subscribe()
-    for number in range(40):
+    for number in range(-ended_before, 40):
         await channel.push(number)
     counts = [len(started)]
     while len(started) < 40:
         await asyncio.sleep(0)
         if len(started) > counts[-1]:
             counts.append(len(started))
-    assert counts == [0, 1, 3, 7, 15, 31, 40]
+    assert counts == expected
     subscription.dispose()
     await clock.settle()
     assert not drain_tasks()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -384,3 +386,8 @@ async def test_a_drain_task_ends_in_the_turn_in_which_its_queue_is_empty() -> No
     [task] = drain_tasks()
     await asyncio.sleep(0)
     assert task.done()
+    ended = weakref.ref(task)
+    del task
+    await asyncio.sleep(0)
+    gc.collect()
+    assert ended() is None

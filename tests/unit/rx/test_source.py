@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -352,7 +353,7 @@ async def test_a_second_subscriber_is_refused_and_join_needs_the_first() -> None
     with pytest.raises(LocalProtocolError, match="one subscriber"):
         source.observable().subscribe(lambda _: None)
     tape = Tape()
-    tape.record(source.observable())
+    tape.record(source.observable()).dispose()
     assert isinstance(tape.ends[0], LocalProtocolError)
     await source.join()
 
@@ -392,6 +393,69 @@ async def test_an_observer_that_raises_gets_its_error_and_the_item_is_not_acknow
     assert len(ends) == 1
 
 
+async def test_an_acknowledgement_that_fails_after_the_last_item_is_logged_and_raised_by_join(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: Sequence[int]) -> None:
+        raise OSError("the broker is gone")
+
+    probe, tape = Probe(), Tape()
+    source = AckedSource(Broker(1), refuse)
+    tape.record(source.observable().pipe(concat_map_async(probe)))
+    await clock.settle()
+    probe.let_all_go()
+    with pytest.raises(OSError, match="the broker is gone"):
+        await source.join()
+    assert tape.ends == ["completed"]
+    (record,) = caplog.records
+    assert "after the source had ended" in record.getMessage()
+
+
+async def test_1024_items_are_taken_ahead_by_default(clock: VirtualClock) -> None:
+    broker = Broker()
+    source = AckedSource(broker, broker.ack)
+    subscription = source.observable().pipe(concat_map_async(Probe())).subscribe()
+    await clock.settle()
+    assert broker.taken == 1024
+    subscription.dispose()
+    await source.join()
+
+
+async def test_a_source_whose_items_are_always_there_leaves_the_loop_its_turns() -> None:
+    broker = Broker(1000)
+    source = AckedSource(broker, broker.ack)
+    loop = asyncio.get_running_loop()
+    turns: list[int] = []
+
+    def count() -> None:
+        turns.append(broker.taken)
+        if broker.taken < 1000:
+            loop.call_soon(count)
+
+    source.observable().subscribe()
+    loop.call_soon(count)
+    await source.join()
+    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) <= 64
+
+
+async def test_a_source_whose_task_is_cancelled_says_so(clock: VirtualClock) -> None:
+    ends: list[Exception] = []
+    probe = Probe()
+    source = AckedSource(Broker(), lambda _: None, cap=1)
+    source.observable().pipe(concat_map_async(probe)).subscribe(on_error=ends.append)
+    await clock.settle()
+    (reader,) = (task for task in drain_tasks() if "_read" in str(task.get_coro()))
+    reader.cancel()
+    probe.let_all_go()
+    with pytest.raises(LocalProtocolError, match="cancelled"):
+        await source.join()
+    assert [type(end) for end in ends] == [LocalProtocolError]
+
+
+async def _weigh_later(item: int) -> int:
+    return item
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -399,6 +463,10 @@ async def test_an_observer_that_raises_gets_its_error_and_the_item_is_not_acknow
         ({"ack": 3}, TypeError),
         ({"cap": 0}, ValueError),
         ({"cap": 4, "low": 4}, ValueError),
+        ({"low": -1}, ValueError),
+        ({"low": "1"}, TypeError),
+        ({"size": 3}, TypeError),
+        ({"size": _weigh_later}, TypeError),
         ({"in_order": 1}, TypeError),
         ({"ack_timeout": 0}, ValueError),
     ],
@@ -406,6 +474,29 @@ async def test_an_observer_that_raises_gets_its_error_and_the_item_is_not_acknow
 def test_invalid_arguments_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         AckedSource(**{"items": Broker(1), "ack": print, **options})
+
+
+async def test_the_smallest_bounds_and_no_time_limit_are_accepted(clock: VirtualClock) -> None:
+    broker = Broker(3)
+    source = AckedSource(broker, broker.ack, cap=1, low=0, ack_timeout=None)
+    source.observable().pipe(concat_map_async(lambda n: n)).subscribe()
+    await source.join()
+    assert broker.calls == [[1], [2], [3]]
+
+
+async def test_a_source_continues_at_half_its_bound_by_default(clock: VirtualClock) -> None:
+    broker, probe = Broker(), Probe()
+    source = AckedSource(broker, broker.ack, cap=8)
+    subscription = source.observable().pipe(concat_map_async(probe)).subscribe()
+    await clock.settle()
+    taken = []
+    for number in range(1, 5):
+        taken.append(broker.taken)
+        probe.let_go(number)
+        await clock.settle()
+    assert (taken, broker.taken) == ([8, 8, 8, 8], 12)
+    subscription.dispose()
+    await source.join()
 
 
 class Log:
