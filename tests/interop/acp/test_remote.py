@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +25,57 @@ SECRET = "s3cr3t-of-the-test"
 
 
 class Server:
-    """A node process that serves one of the agents."""
+    """A node process that serves one of the agents, as one test sees it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, scheme: str, port: int) -> None:
+    def __init__(self, process: subprocess.Popen[str], port: int, scheme: str) -> None:
         self._process = process
         self.url = f"{scheme}://127.0.0.1:{port}/acp"
 
-    async def order(self, word: str) -> None:
+    def order(self, word: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{word}\n".encode())
-        await self._process.stdin.drain()
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
 
-    async def requests(self) -> list[str]:
+    def requests(self) -> list[str]:
         """What the server was asked over HTTP: method, protocol version and session."""
         assert self._process.stdout is not None
-        await self.order("requests")
-        told: list[str] = json.loads(await self._process.stdout.readline())
+        self.order("requests")
+        told: list[str] = json.loads(self._process.stdout.readline())
         return told
 
 
-Serve = Callable[..., AbstractAsyncContextManager[Server]]
+Started = tuple[subprocess.Popen[str], int]
+Serve = Callable[..., AbstractContextManager[Server]]
+
+
+@contextmanager
+def started(name: str, token: str) -> Iterator[Started]:
+    """A node process, and the port on which it listens for WebSockets and HTTP."""
+    program = npm_program(name)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        program["argv"],
+        env={**program["env"], "ACP_LISTEN": "1", "ACP_TOKEN": token},
+        stdin=pipe,
+        stdout=pipe,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process, int(process.stdout.readline())
+            process.stdin.close()
+            process.wait(10)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Callable[[str, str], Started]]:
+    """Servers that are started once for all tests: the agents keep nothing of a connection."""
+    with ExitStack() as stack:
+        yield functools.cache(lambda name, token: stack.enter_context(started(name, token)))
 
 
 @pytest.fixture(params=["ws", "http"])
@@ -53,39 +85,19 @@ def scheme(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def serve(scheme: str) -> Serve:
+def serve(scheme: str, shared: Callable[[str, str], Started]) -> Serve:
+    """The server of an agent; with ``alone``, one that no other test uses, which then ends."""
     if not (NPM_SDK.parents[1] / "ws").exists():
         pytest.skip("the npm package ws is not installed: `make npm` installs it")
-    return partial(served, scheme)
 
+    @contextmanager
+    def served(
+        name: str = "agent_npm.mjs", token: str = "", *, alone: bool = False
+    ) -> Iterator[Server]:
+        with started(name, token) if alone else nullcontext(shared(name, token)) as process:
+            yield Server(*process, scheme)
 
-@asynccontextmanager
-async def served(
-    scheme: str, name: str = "agent_npm.mjs", token: str = ""
-) -> AsyncIterator[Server]:
-    program = npm_program(name)
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *program["argv"],
-        env={**program["env"], "ACP_LISTEN": "1", "ACP_TOKEN": token},
-        stdin=pipe,
-        stdout=pipe,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(60):
-            port = int(await process.stdout.readline())
-        yield Server(process, scheme, port)
-    finally:
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(10):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+    return served
 
 
 def texts_of(session: Any) -> list[str]:
@@ -95,17 +107,18 @@ def texts_of(session: Any) -> list[str]:
 
 
 async def test_prompts_end_after_their_updates_in_order(serve: Serve) -> None:
-    async with serve() as server, AcpClient(server.url) as agent:
-        assert agent.protocol_version == 1
-        assert agent.info is not None
-        assert agent.info.name == "npm agent"
-        session = await agent.new_session("/")
-        said = texts_of(session)
-        for number in range(50):
-            assert (await session.prompt("five")).stop_reason == "end_turn"
-            assert said == ["0", "1", "2", "3", "4"] * (number + 1)
-        await session.load("/")
-        assert said[-5:] == ["0", "1", "2", "3", "4"]
+    with serve() as server:
+        async with AcpClient(server.url) as agent:
+            assert agent.protocol_version == 1
+            assert agent.info is not None
+            assert agent.info.name == "npm agent"
+            session = await agent.new_session("/")
+            said = texts_of(session)
+            for number in range(50):
+                assert (await session.prompt("five")).stop_reason == "end_turn"
+                assert said == ["0", "1", "2", "3", "4"] * (number + 1)
+            await session.load("/")
+            assert said[-5:] == ["0", "1", "2", "3", "4"]
 
 
 async def test_a_permission_is_asked_over_the_link(serve: Serve) -> None:
@@ -115,18 +128,19 @@ async def test_a_permission_is_asked_over_the_link(serve: Serve) -> None:
         asked.append(request.tool_call.title)
         return True
 
-    async with serve() as server, AcpClient(server.url, on_permission=ask) as agent:
-        session = await agent.new_session("/")
-        said = texts_of(session)
-        await session.prompt("ask")
-        assert len(asked) == 1
-        assert said
+    with serve() as server:
+        async with AcpClient(server.url, on_permission=ask) as agent:
+            session = await agent.new_session("/")
+            said = texts_of(session)
+            await session.prompt("ask")
+            assert len(asked) == 1
+            assert said
 
 
 @pytest.mark.parametrize("versions", [(1, 2), (2, 1), (2,)])
 async def test_an_agent_that_speaks_version_2_only(serve: Serve, versions: tuple[int, ...]) -> None:
     closed: list[Any] = []
-    async with serve("agent_npm2.mjs") as server:
+    with serve("agent_npm2.mjs") as server:
         client = AcpClient(server.url, versions=versions, on_permission=lambda _: True)
         client.on_closed(closed.append)
         async with client as agent:
@@ -144,25 +158,26 @@ async def test_an_agent_that_speaks_version_2_only(serve: Serve, versions: tuple
 async def test_a_lost_link_fails_pending_calls_with_its_reason(
     serve: Serve, scheme: str, order: str, code: int
 ) -> None:
-    async with serve() as server, AcpClient(server.url) as agent:
-        session = await agent.new_session("/")
-        first = asyncio.Event()
-        session.subscribe(lambda _: first.set(), updates.AgentMessageChunk)
-        turn = asyncio.create_task(session.prompt("wait"))
-        await first.wait()
-        await server.order(order)
-        with pytest.raises(LinkLost, match="127.0.0.1") as caught:
-            await turn
-        if scheme == "ws":
-            assert caught.value.close_code == code
-        assert isinstance(await agent.wait_closed(), LinkLost)
+    with serve() as server:
+        async with AcpClient(server.url) as agent:
+            session = await agent.new_session("/")
+            first = asyncio.Event()
+            session.subscribe(lambda _: first.set(), updates.AgentMessageChunk)
+            turn = asyncio.create_task(session.prompt("wait"))
+            await first.wait()
+            server.order(order)
+            with pytest.raises(LinkLost, match="127.0.0.1") as caught:
+                await turn
+            if scheme == "ws":
+                assert caught.value.close_code == code
+            assert isinstance(await agent.wait_closed(), LinkLost)
 
 
 async def test_a_new_client_goes_on_with_the_session(serve: Serve) -> None:
-    async with serve() as server:
+    with serve() as server:
         async with AcpClient(server.url) as agent:
             session = await agent.new_session("/")
-            await server.order("cut")
+            server.order("cut")
             await agent.wait_closed()
         async with AcpClient(server.url) as agent:
             again = agent.session(session.id)
@@ -172,12 +187,12 @@ async def test_a_new_client_goes_on_with_the_session(serve: Serve) -> None:
 
 
 async def test_a_new_client_replays_the_session_in_version_2(serve: Serve) -> None:
-    async with serve("agent_npm2.mjs") as server:
+    with serve("agent_npm2.mjs") as server:
         options: dict[str, Any] = {"versions": (2,), "on_permission": lambda _: True}
         async with AcpClient(server.url, **options) as agent:
             session = await agent.new_session("/")
             await session.prompt("hello")
-            await server.order("cut")
+            server.order("cut")
             assert isinstance(await agent.wait_closed(), LinkLost)
         async with AcpClient(server.url, **options) as agent:
             again = agent.session(session.id)
@@ -194,73 +209,77 @@ async def test_a_new_client_replays_the_session_in_version_2(serve: Serve) -> No
 
 
 async def test_a_large_history_comes_before_the_end_of_its_load(serve: Serve) -> None:
-    async with serve() as server, AcpClient(server.url) as agent:
-        session = agent.session("large")
-        said = texts_of(session)
-        for _ in range(5):
-            said.clear()
-            await session.load("/")
-            assert [text.rstrip("x") for text in said] == [str(n) for n in range(1000)]
+    with serve() as server:
+        async with AcpClient(server.url) as agent:
+            session = agent.session("large")
+            said = texts_of(session)
+            for _ in range(5):
+                said.clear()
+                await session.load("/")
+                assert [text.rstrip("x") for text in said] == [str(n) for n in range(1000)]
 
 
 async def test_frames_that_are_no_messages_are_reported_and_skipped(serve: Serve) -> None:
-    async with serve() as server, AcpClient(server.url) as agent:
-        strange: list[Exception] = []
-        three = asyncio.Event()
+    with serve() as server:
+        async with AcpClient(server.url) as agent:
+            strange: list[Exception] = []
+            three = asyncio.Event()
 
-        @agent.on_strange
-        def report(error: Exception) -> None:
-            strange.append(error)
-            if len(strange) == 3:
-                three.set()
+            @agent.on_strange
+            def report(error: Exception) -> None:
+                strange.append(error)
+                if len(strange) == 3:
+                    three.set()
 
-        await server.order("garbage")
-        await three.wait()
-        session = await agent.new_session("/")
-        assert (await session.prompt("five")).stop_reason == "end_turn"
+            server.order("garbage")
+            await three.wait()
+            session = await agent.new_session("/")
+            assert (await session.prompt("five")).stop_reason == "end_turn"
 
 
 @pytest.mark.parametrize("scheme", ["ws"], indirect=True)
 async def test_a_frame_over_the_limit_ends_the_link_and_names_the_limit(serve: Serve) -> None:
     limits = AcpLimits(max_line=50_000)
-    async with serve() as server, AcpClient(server.url, limits=limits) as agent:
-        await server.order("large")
-        error = await agent.wait_closed()
-        assert isinstance(error, LinkLost)
-        assert error.close_code == 1009
-        assert "50000 bytes" in str(error)
+    with serve() as server:
+        async with AcpClient(server.url, limits=limits) as agent:
+            server.order("large")
+            error = await agent.wait_closed()
+            assert isinstance(error, LinkLost)
+            assert error.close_code == 1009
+            assert "50000 bytes" in str(error)
 
 
 @pytest.mark.parametrize("scheme", ["http"], indirect=True)
 async def test_an_event_over_the_limit_is_skipped_and_reported(serve: Serve) -> None:
     limits = AcpLimits(max_line=50_000)
-    async with serve() as server, AcpClient(server.url, limits=limits) as agent:
-        strange: list[RemoteProtocolError] = []
-        told = asyncio.Event()
+    with serve() as server:
+        async with AcpClient(server.url, limits=limits) as agent:
+            strange: list[RemoteProtocolError] = []
+            told = asyncio.Event()
 
-        @agent.on_strange
-        def report(error: RemoteProtocolError) -> None:
-            strange.append(error)
-            told.set()
+            @agent.on_strange
+            def report(error: RemoteProtocolError) -> None:
+                strange.append(error)
+                told.set()
 
-        await server.order("large")
-        await told.wait()
-        assert "an event of 100000 bytes is over this side's limit of 50000" in str(strange[0])
-        session = await agent.new_session("/")
-        assert (await session.prompt("five")).stop_reason == "end_turn"
+            server.order("large")
+            await told.wait()
+            assert "an event of 100000 bytes is over this side's limit of 50000" in str(strange[0])
+            session = await agent.new_session("/")
+            assert (await session.prompt("five")).stop_reason == "end_turn"
 
 
 @pytest.mark.parametrize("scheme", ["http"], indirect=True)
 async def test_requests_carry_cookies_version_and_session_and_the_last_one_ends_the_link(
     serve: Serve,
 ) -> None:
-    async with serve() as server:
+    with serve(alone=True) as server:
         async with AcpClient(server.url) as agent:
             session = await agent.new_session("/")
             await session.prompt("five")
             await session.close()
             assert [s async for s in agent.list_sessions()]
-        assert await server.requests() == [
+        assert server.requests() == [
             "POST undefined undefined",  # initialize
             "GET 1 undefined",
             "cookie",
@@ -280,7 +299,7 @@ async def test_requests_carry_cookies_version_and_session_and_the_last_one_ends_
 
 
 async def test_a_token_is_needed_and_never_shown(serve: Serve, scheme: str) -> None:
-    async with serve(token=SECRET) as server:
+    with serve(token=SECRET) as server:
         async with AcpClient(server.url, token=SECRET) as agent:
             assert SECRET not in repr(agent)
         headers = {"Authorization": f"Bearer {SECRET}"}
@@ -295,7 +314,7 @@ async def test_a_token_is_needed_and_never_shown(serve: Serve, scheme: str) -> N
 
 
 async def test_refused_upgrades_say_what_to_check(serve: Serve) -> None:
-    async with serve() as server:
+    with serve(alone=True) as server:
         with pytest.raises(ConnectFailed, match="404.*check port and path") as caught:
             await AcpClient(f"{server.url}/other").connect()
         assert caught.value.permanent
@@ -314,7 +333,7 @@ async def test_the_command_talks_to_an_agent_at_a_url_and_shows_no_token(
     async def run(url: str, *words: str, **variables: str) -> Any:
         return await asyncio.to_thread(shell.run, {**env, **variables}, "acp", url, *words)
 
-    async with serve(token=SECRET) as server:
+    with serve(token=SECRET) as server:
         secret_url = f"{server.url}?key={SECRET}"
         file = ("--token-file", str(tmp_path / "token"))
         done = await run(server.url, "--prompt", "five", ARCP_ACP_TOKEN=SECRET)
@@ -337,7 +356,7 @@ async def test_the_command_talks_to_an_agent_at_a_url_and_shows_no_token(
 
 async def test_the_command_chooses_the_versions(serve: Serve, tmp_path: Path) -> None:
     env = shell.fresh(tmp_path)
-    async with serve("agent_npm2.mjs") as server:
+    with serve("agent_npm2.mjs") as server:
         words = ("acp", server.url, "--allow", "edit", "--prompt", "hello", "--versions")
         done = await asyncio.to_thread(shell.run, env, *words, "2")
         assert done.returncode == 0, done.stderr
