@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
+
+pytestmark = pytest.mark.usefixtures("forked_kernels")
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-job.ipynb"
@@ -34,6 +37,15 @@ CONNECT = """
 client = Client(runtime)
 await client.connect()
 """
+
+
+@pytest.fixture(scope="module")
+def forked_kernels(forked: None) -> None:
+    """Kernels are forks, of a process that has imported what a kernel needs."""
+    if sys.platform == "linux":
+        from tests.forks import prepare  # POSIX only
+
+        prepare("ipykernel.kernelapp")
 
 
 class Kernel:
