@@ -13,7 +13,7 @@ from arcp_client._wire import names
 from tests.dialects import ALL
 from tests.unit.protocol.scripted import Table
 
-A_FEW, MANY = 400, 1600
+A_FEW, MANY = 400, 800
 
 
 def held(root: object) -> int:
