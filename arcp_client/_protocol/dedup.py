@@ -22,7 +22,7 @@ REMEMBERED: Final = 65536
 LATER: Final = 4 * REMEMBERED
 """Marks remembered of all ended jobs whose histories have not ended."""
 LATER_JOBS: Final = 256
-"""The most such jobs."""
+"""The maximum number of ended jobs whose marks are remembered."""
 
 
 class Deduplication:

@@ -63,7 +63,7 @@ _REFUSALS: Final = frozenset(
 )
 """Codes by which a `job.error` may refuse a request about a job that continues."""
 UNSUBSCRIBING: Final = 256
-"""The most jobs whose unsubscribe is tracked."""
+"""The maximum number of jobs whose unsubscribe is tracked."""
 
 
 class Exchange:

@@ -22,7 +22,7 @@ __all__ = ["LATE", "MOST_LATE", "Owner", "PendingRequests", "Request"]
 LATE: Final = 60.0
 """Seconds in which a timed-out request still accepts its answer."""
 MOST_LATE: Final = 256
-"""The most such requests."""
+"""The maximum number of timed-out requests that are remembered."""
 
 
 class Owner(Protocol):

@@ -77,7 +77,7 @@ class Keyed(LaneSink[T, R]):
         key: gives the key of an item.
         options: how handlers run.
         down: gets their results.
-        lanes: the most handlers that run at the same time; no limit by default.
+        lanes: how many handlers may run at the same time; no limit by default.
     """
 
     def __init__(

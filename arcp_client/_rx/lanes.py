@@ -44,7 +44,7 @@ class LaneSink(HandlerSink[T, R]):
     Args:
         options: how handlers run.
         down: gets their results.
-        bound: the most handlers that run at the same time; no limit by default.
+        bound: how many handlers may run at the same time; no limit by default.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class ManyReceiver(Protocol):
         """Wait for a frame; return it and the frames after it that have arrived, in order.
 
         Args:
-            limit: the most frames to return; a frame larger than `LARGE` is the last one, too.
+            limit: how many frames to return at most; a frame larger than `LARGE` is the last one.
 
         Raises:
             LinkLost, RemoteProtocolError: as `Transport.receive`, instead of any frame.
