@@ -31,6 +31,7 @@ SOURCE = str(Path(arcp_client.__file__).parent)
 FAULTS = ("refused", "unknown", "cancelled", "cut", "away")
 AWAY = 0.3
 """Seconds for which a replica loses the database."""
+ORDINARY = database._Pooled
 CANCELLED = Failure(names.STATUS_CANCELLED, names.CODE_CANCELLED, "by the test")
 
 
@@ -71,7 +72,7 @@ class Interruption:
     def connections(self, replica: str) -> type[Any]:
         """The class of the connections of a replica."""
         interruption = self
-        base = database._Pooled
+        base = ORDINARY
 
         class Interrupted(base):  # type: ignore[misc, valid-type]
             async def execute(self, query: str, *args: Any, **options: Any) -> Any:

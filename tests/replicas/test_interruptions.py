@@ -23,7 +23,7 @@ import pytest
 from arcp_client import Client, events
 from arcp_client._postgres import database
 from arcp_client._wire import names
-from arcp_client.errors import ArcpError
+from arcp_client.errors import ArcpError, StorageError
 from arcp_client.runtime import JobContext, Limits, Runtime, Webhook
 from arcp_client.runtime._dialogue import elsewhere
 from arcp_client.runtime._jobs import mirrors
@@ -551,4 +551,36 @@ async def test_what_was_once_lost(
         interruption = Interruption(*words, fault=fault)
         assert await run(cluster, schema, scenario, interruption, receiver) is None
     assert interruption.struck, words
+    assert not left, left
+
+
+@pytest.mark.parametrize("fault", ["refused", "unknown"])
+async def test_a_replica_joins_at_its_second_attempt_whatever_failed_in_the_first(
+    fault: str, cluster: Cluster, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own registration does not count as that of another replica of its name."""
+
+    async def join(interruption: Interruption) -> None:
+        monkeypatch.setattr(database, "_Pooled", interruption.connections("a"))
+        world = World(cluster, schema, interruption)
+        runtime = await world.replica("a")
+        interruption.joined.add("a")
+        try:
+            await runtime._core.begin()
+        except StorageError:
+            await runtime._core.begin()
+        interruption.joined.clear()
+        async with runtime, Client(runtime) as client:
+            assert (await (await client.submit("count", 2)).result()).value == 2
+
+    await join(Interruption())  # makes the schema
+    recorded = Interruption()
+    await join(recorded)
+    calls = [call for call in recorded.calls if fault in call.faults]
+    assert len(calls) > 5
+    async with nothing_left() as left:
+        for call in calls:
+            interruption = Interruption(str(call), fault=fault)
+            await join(interruption)
+            assert interruption.struck, call
     assert not left, left

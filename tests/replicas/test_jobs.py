@@ -12,7 +12,7 @@ import pytest
 
 from arcp_client import Client
 from arcp_client.errors import JobCancelled, StorageError, request_error
-from arcp_client.runtime import JobContext, Limits
+from arcp_client.runtime import JobContext, Limits, Runtime
 from arcp_client.runtime._jobs import mirrors
 from arcp_client.runtime._log import journal
 from arcp_client.runtime._log.entries import Entry
@@ -283,6 +283,68 @@ async def test_an_agent_delegates_while_its_session_moves(
     frames = await read_to(last, 6)
     ends = [f for f in frames if f["type"] in ("job.result", "job.error")]
     assert [f["payload"].get("result") for f in ends] == [3, 3], ends
+
+
+async def polled(runtime: Runtime, times: int = 3) -> None:
+    """Wait until a replica has looked for changes several times."""
+    directory: Any = runtime._core._directory
+    last = directory._polls + times
+    while directory._polls < last:
+        directory._look_now.set()
+        await asyncio.sleep(0.01)
+
+
+async def test_a_slow_observer_gets_the_rest_of_a_job_that_has_ended_meanwhile(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mirror stops reading ahead, and no further event of the job wakes it."""
+    monkeypatch.setattr(mirrors, "_AHEAD", 10)
+    monkeypatch.setattr(mirrors, "_PAGE_BYTES", 4096)
+    monkeypatch.setattr(mirrors, "_FEW", 1)
+    a, b = replica(), replica()
+    owner, observer = await peer(a), await peer(b)
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    gate = gates.setdefault(1, Gate())
+    gate.emit(5000)
+    gate.emit(0)
+    await read_to(owner, 5001)
+    await polled(b)
+    frames = await read_to(observer, 5001)
+    assert seqs(frames) == list(range(1, 5002))
+
+
+async def test_an_observer_gets_the_end_of_a_job_although_its_first_look_at_it_failed(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No further event of the job wakes its mirror."""
+    a, b = replica(), replica()
+    owner, observer = await peer(a), await peer(b)
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    directory: Any = b._core._directory
+    directory._wakeups._on_heard = lambda ids: None  # they are lost
+    jobs, refused = directory.jobs, asyncio.Event()
+    database = jobs._db
+    find = jobs.find
+
+    class Away:
+        def connection(self) -> Any:
+            jobs._db = database
+            refused.set()
+            raise StorageError("the database is away")
+
+    async def found(wanted: str) -> Any:
+        known = await find(wanted)
+        jobs._db = Away()
+        return known
+
+    monkeypatch.setattr(jobs, "find", found)
+    await observer.ask("job.subscribe", {"job_id": job_id})
+    await refused.wait()
+    gates.setdefault(1, Gate()).emit(2)
+    gates[1].emit(0)
+    frames = await read_to(observer, 3)
+    assert frames[-1]["payload"]["result"] == 2
 
 
 async def stored_one_by_one(owner: Any, gate: Gate, count: int) -> None:

@@ -11,8 +11,9 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from arcp_client._wire import names
-from arcp_client.errors import QuestionExpired
+from arcp_client.errors import QuestionExpired, request_error
 from arcp_client.runtime import JobContext, Limits, Runtime
+from arcp_client.runtime._log.postgres_dialogue import PostgresDialogue
 from tests.postgres import Cluster
 from tests.replicas.conftest import MakeReplica, OpenPeer
 from tests.unit.runtime.peer import Frame, Peer, bodies
@@ -297,6 +298,36 @@ async def test_the_second_job_of_a_work_takes_the_question_over_if_the_first_is_
     first, question = await asked(owner, **WORK)
     second, _ = await asked(twin, **WORK)
     await lose(cluster, schema, first)
+    assert (await answer(twin, second, question, "late"))["type"] == names.ANSWER_TAKEN
+    await twin.follow(second)
+    assert got == ["late"]
+
+
+async def test_a_question_is_taken_over_although_the_answer_to_that_was_lost(
+    replica: MakeReplica,
+    peer: OpenPeer,
+    cluster: Cluster,
+    schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a, b = replica(), replica()
+    asks(a)
+    got = asks(b)
+    owner, twin = await peer(a), await peer(b)
+    first, question = await asked(owner, **WORK)
+    second, _ = await asked(twin, **WORK)
+    claim, lost = PostgresDialogue.claim, asyncio.Event()
+
+    async def claimed_and_lost(self: PostgresDialogue, question_id: str) -> Any:
+        known = await claim(self, question_id)
+        if not lost.is_set():
+            lost.set()
+            raise request_error("INTERNAL_ERROR", "the database is away", retryable=True)
+        return known
+
+    monkeypatch.setattr(PostgresDialogue, "claim", claimed_and_lost)
+    await lose(cluster, schema, first)
+    await lost.wait()
     assert (await answer(twin, second, question, "late"))["type"] == names.ANSWER_TAKEN
     await twin.follow(second)
     assert got == ["late"]

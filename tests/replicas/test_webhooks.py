@@ -6,10 +6,12 @@ import asyncio
 from typing import Any
 
 import asyncpg
+import pytest
 from tenacity import wait_fixed
 
 from arcp_client import Client
 from arcp_client.runtime import JobContext, Runtime, Webhook
+from arcp_client.runtime._log import postgres_dialogue
 from arcp_client.runtime._log.postgres import PostgresEventLog
 from tests.postgres import Cluster
 from tests.unit.runtime.webhooks.receiver import SECRET, Receiver
@@ -70,6 +72,33 @@ async def test_calls_of_a_replica_that_leaves_are_made_by_another_one(
             calls = await receiver.until(3)
     assert set(receiver.ids) == first
     assert {call["data"]["job_id"] for call in calls} == {job.id for job in jobs}
+    assert await stored(cluster, schema) == 0
+
+
+async def test_left_calls_are_made_although_the_answer_to_their_taking_was_lost(
+    cluster: Cluster, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, lost = postgres_dialogue.left_calls, 0
+
+    async def taken_and_lost(connection: Any, *args: Any, **options: Any) -> Any:
+        nonlocal lost
+        calls = await take(connection, *args, **options)
+        if calls and not lost:
+            lost = len(calls)
+            connection.terminate()
+            raise asyncpg.ConnectionDoesNotExistError("the connection was lost")
+        return calls
+
+    async with Receiver(*[503] * 3) as receiver:
+        hook = Webhook(receiver.url, secret=SECRET, wait=wait_fixed(3600))
+        async with member(cluster, schema, hook) as one, Client(one) as client:
+            for n in range(3):
+                await (await client.submit("quick", n)).result()
+            await receiver.until(3, tries=True)
+        monkeypatch.setattr(postgres_dialogue, "left_calls", taken_and_lost)
+        async with member(cluster, schema, hook):
+            await receiver.until(3)
+    assert lost == 3
     assert await stored(cluster, schema) == 0
 
 

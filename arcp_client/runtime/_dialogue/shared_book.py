@@ -197,16 +197,15 @@ class SharedQuestionBook(QuestionBook):
             self._adopt(known)
 
     async def _claim(self, question_id: str) -> None:
-        with contextlib.suppress(RequestError):  # the next change, or `resync`, tries again
-            known = await self._shared.claim(question_id)
-            if known is not None:
-                self._adopt(known)
+        # Until the outcome is known: answers wait for the replica that has claimed the question.
+        known = await self._patiently(None, lambda: self._shared.claim(question_id))
+        if known is not None:
+            self._adopt(known)
 
     async def _read(self, question_id: str) -> None:
-        with contextlib.suppress(RequestError):
-            known = await self._shared.question(question_id)
-            if known is not None:
-                self._follow_guest(known)
+        known = await self._patiently(None, lambda: self._shared.question(question_id))
+        if known is not None:
+            self._follow_guest(known)
 
     # ---------------------------------------------------------------------- answering
 

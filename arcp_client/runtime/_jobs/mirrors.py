@@ -213,6 +213,7 @@ class Mirrors:
         try:
             await self._read(job)
         except RequestError as error:  # the next poll tries again
+            self._shared.follow(job.id, job.history.end)
             fields = job.log_fields
             _log.warning("the events of job %s cannot be read: %s", job.id, error, extra=fields)
 
@@ -221,6 +222,7 @@ class Mirrors:
             feeds = tuple(job.feeds.values())
             position = job.history.end
             if feeds and position - min(feed.next for feed in feeds) > _AHEAD:
+                self._shared.follow(job.id, position)
                 return  # a slow observer: the store keeps the events
             entries = await self._shared.history(job.id, position, _PAGE_BYTES)
             if job.history.end != position:

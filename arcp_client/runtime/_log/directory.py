@@ -261,6 +261,12 @@ class SharedJobs(Protocol):
     async def history(self, job_id: str, after: int, limit: int) -> Sequence[Appended]:
         """Return events of a job from an index on, in order, of about ``limit`` bytes at most."""
 
+    def follow(self, job_id: str, index: int) -> None:
+        """Report, soon, that a job has moved, if it has events from an index on.
+
+        A job whose `history` was read is followed from there. Never waits.
+        """
+
     async def index_after(self, job_id: str, seq: int) -> int | None:
         """Return the index of the first event above a number of the submitting session.
 

@@ -61,6 +61,9 @@ class LocalJobs:
         """Return nothing: this runtime has all events."""
         return ()
 
+    def follow(self, job_id: str, index: int) -> None:
+        """Do nothing: this runtime has all jobs."""
+
     async def index_after(self, job_id: str, seq: int) -> int | None:
         """Return ``None``: this runtime has all events."""
         return None

@@ -61,12 +61,28 @@ async def register(connection: Any, replica: str, webhooks: Mapping[str, Sequenc
 
 
 async def left_calls(
-    connection: Any, replica: str, epoch: int, endpoints: Sequence[str]
+    connection: Any, replica: str, epoch: int, endpoints: Sequence[str], *, again: bool = False
 ) -> list[WebhookCall]:
-    """Take the calls to these endpoints that no replica makes, in the order of their events."""
+    """Take the calls to these endpoints that no replica makes, in the order of their events.
+
+    Args:
+        connection: has no open transaction.
+        replica: takes them.
+        epoch: its epoch.
+        endpoints: those with room for more calls.
+        again: also return all calls that the replica has, because the answer to an earlier
+            taking was lost.
+    """
     async with connection.transaction():
         await connection.execute("SELECT fence($1, $2)", replica, epoch)
-        rows = await connection.fetch(
+        rows = []
+        if again:
+            rows += await connection.fetch(
+                "SELECT * FROM calls WHERE replica = $1 AND endpoint = ANY($2)",
+                replica,
+                list(endpoints),
+            )
+        rows += await connection.fetch(
             "UPDATE calls AS c SET replica = $1 FROM ("
             " SELECT endpoint, id FROM calls WHERE replica IS NULL AND endpoint = ANY($2)"
             f" ORDER BY number LIMIT {_AT_ONCE} FOR UPDATE SKIP LOCKED"

@@ -86,6 +86,7 @@ class PostgresDialogue:
         self._polls = 0
         self._cursor: str | None = None
         self._seen: set[tuple[str, str]] = set()
+        self._take_again = False
 
     # --------------------------------------------------------------------------- changes
 
@@ -127,7 +128,11 @@ class PostgresDialogue:
         member = self._member
         webhooks = {} if member.host is None else member.host.webhooks
         if webhooks and member.joined:
-            calls = await left_calls(connection, member.id, member.epoch, list(webhooks))
+            again, self._take_again = self._take_again, True
+            calls = await left_calls(
+                connection, member.id, member.epoch, list(webhooks), again=again
+            )
+            self._take_again = False
             if calls:
                 self._report(CallsLeft(calls))
 

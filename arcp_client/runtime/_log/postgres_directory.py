@@ -50,6 +50,7 @@ _log = logging.getLogger("arcp_client.runtime")
 _POLL = 1.0
 _MOST_WAITING = 100_000
 _SWEEP_EVERY = 10
+_LEAVE = 2.0
 _EXISTS = "23505"
 """SQLSTATE: a row with this id exists."""
 
@@ -95,10 +96,14 @@ class PostgresDirectory:
             StoreLocked: another live replica has this one's id.
         """
         await self._leases.join(host)
-        await self.dialogue.begin(host.bounds)
-        await self._wakeups.begin()
-        async with self._db.connection() as connection:
-            await self._agents.refresh(connection)
+        try:
+            await self.dialogue.begin(host.bounds)
+            async with self._db.connection() as connection:
+                await self._agents.refresh(connection)
+            await self._wakeups.begin()
+        except BaseException:  # a later attempt would find this replica alive
+            await self.leave(timeout=_LEAVE)
+            raise
         self._unclaimed.begin(host)
         resync = partial(self._changes.put_nowait, Resync())
         self._tasks.spawn(self._leases.keep(resync), name="lease")

@@ -139,6 +139,10 @@ class PostgresJobs:
         )
         return [row["id"] for row in rows]
 
+    def follow(self, job_id: str, index: int) -> None:
+        """Report the job with the next changes, if it has events from an index on."""
+        self._following[job_id] = index
+
     def unfollow(self, job_id: str) -> None:
         """Do not look for events of a job until they are read again."""
         self._following.pop(job_id, None)

@@ -101,6 +101,7 @@ class Leases:
         self._lease = timedelta(seconds=lease)
         self._tell = tell
         self._announced = ""
+        self._entering = 0  # the epoch of an attempt to join
 
     async def join(self, host: ReplicaHost) -> None:
         """Register this replica.
@@ -131,18 +132,24 @@ class Leases:
             enter = "SELECT enter_timeline($1)"
             while not await connection.fetchval(enter, not known):  # noqa: ASYNC110 - of others
                 await asyncio.sleep(_LOOK_AGAIN)
+            if not self._entering:
+                self._entering = await connection.fetchval("SELECT nextval('epochs')")
             row = await connection.fetchrow(
-                "INSERT INTO replicas (id, epoch, until, agents, timeline)"
-                " VALUES ($1, nextval('epochs'), clock_timestamp() + $2, $3, timeline())"
-                " ON CONFLICT (id) DO NOTHING RETURNING epoch, timeline, until",
+                "INSERT INTO replicas AS r (id, epoch, until, agents, timeline)"
+                " VALUES ($1, $4, clock_timestamp() + $2, $3, timeline()) ON CONFLICT (id)"
+                # This replica, in an attempt whose outcome was not known.
+                " DO UPDATE SET until = excluded.until WHERE r.epoch = $4"
+                " RETURNING epoch, timeline, until",
                 member.id,
                 self._lease,
                 inventory,
+                self._entering,
             )
             if row is not None and host.webhooks:
                 await register(connection, member.id, host.webhooks)
         if row is None:
             raise StoreLocked(f"another replica named {member.id} is alive")
+        self._entering = 0
         self._announced = inventory
         self._tell([LOOK])
         member.renewed, member.numbered = tuple(row), ("", 0)
