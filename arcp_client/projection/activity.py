@@ -36,6 +36,8 @@ from arcp_client.projection.values import as_json, in_utc, number, seconds, shor
 __all__ = ["Activity", "Number"]
 
 Number = int | float | Decimal
+_SAID = frozenset({ArtifactRef, Log, ResultChunk, Thought, ToolCall, ToolResult})
+"""Events that change nothing but the last action."""
 """A number with the digits that the agent sent: a `Decimal` where a float would change them."""
 
 _ARGS = 60
@@ -89,9 +91,11 @@ class Activity:
             event: the event.
             tool_of: the name of the tool of a call, empty if it is unknown.
         """
-        if isinstance(event, Gap):
+        if type(event) in _SAID:
+            pass
+        elif isinstance(event, Gap):
             return
-        if isinstance(event, Status):
+        elif isinstance(event, Status):
             self._status(event)
         elif isinstance(event, Progress):
             self._progress(event)

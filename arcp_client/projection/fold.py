@@ -183,7 +183,8 @@ class JobProjection:
             self.status = "running"
         self._count(event.kind, 1)
         self.activity.apply(event, self._tool_of)
-        self._fold(event)
+        if type(event) not in _MESSAGES:
+            self._fold(event)
 
     def _at(self, moment: datetime | None) -> None:
         at = in_utc(moment)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from arcp_client import ArcpError, Client, Job, JobHandle, LinkState, Live, events
+from arcp_client import ArcpError, Client, Job, JobHandle, JobView, LinkState, Live, events
 from arcp_client import _digits as digits
 from arcp_client._log_fields import log_fields
 from arcp_client.cli.actions.answering import Asker, EventAsker
@@ -107,6 +107,8 @@ class Following:
             since: when the job was accepted, if that was earlier.
         """
         tree = JobTree(JobProjection.of(job, history=history), self._described, since=since)
+        if history and isinstance(job, JobView):
+            self._tail.ends_with(job.history_last)
         report = self._report
         report.began(tree)
         self._unsure.set()
@@ -168,13 +170,14 @@ class Following:
             elif isinstance(event, events.Delegate) and event.child_job_id:
                 with contextlib.suppress(asyncio.QueueFull):  # too many children to show
                     self._children.put_nowait(event.child_job_id)
-            _log.debug(
-                "event %s of job %s: %s",
-                event.seq,
-                event.job_id,
-                event.kind,
-                extra=log_fields(session=event.session_id, job=event.job_id, seq=event.seq),
-            )
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug(
+                    "event %s of job %s: %s",
+                    event.seq,
+                    event.job_id,
+                    event.kind,
+                    extra=log_fields(session=event.session_id, job=event.job_id, seq=event.seq),
+                )
             self._take(event)
             if event.terminal and event.job_id == job_id:
                 self._end = event

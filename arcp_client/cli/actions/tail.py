@@ -1,12 +1,14 @@
 """Shows the newest events of a history, and applies the earlier ones to the state of the job.
 
-A runtime does not mark the end of a history. The history counts as complete after a short pause, at
-the end of the job, and at the latest after ten seconds.
+The history is complete with the last past event that the runtime has named (`Tail.ends_with`),
+unless it reports children, whose histories follow. Otherwise it counts as complete after a short
+pause, at the end of the job, and at the latest after ten seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 
 from arcp_client import events
@@ -18,6 +20,7 @@ MOST = 10_000
 """The largest number of events of a tail."""
 _BYTES = 8 << 20
 _QUESTIONS = 256
+_DIALOGUE = frozenset({events.Answered, events.Expired, events.Question, events.Withdrawn})
 _PAUSE = 0.3
 _LONGEST = 10.0
 
@@ -43,13 +46,26 @@ class Tail:
         self._skipped = 0
         self._asked: dict[str, events.Question] = {}
         self._arrived = 0.0
+        self._last: str | None = None
+        self._delegated = False
+        self._complete = asyncio.Event()
         self.released = asyncio.Event()
         if count is None:
             self.released.set()
 
+    def ends_with(self, event_id: str | None) -> None:
+        """Set the id of the last past event; empty if there is none, ``None`` if it is unknown."""
+        self._last = event_id
+        if event_id == "":
+            self._complete.set()
+
     def event(self, event: events.Event) -> None:
         """Take the next event of the job or of a child."""
         self._arrived = asyncio.get_running_loop().time()
+        if isinstance(event, events.Delegate):
+            self._delegated = True
+        if event.id == self._last and not self._delegated:
+            self._complete.set()
         if self._count is None:
             self._report.event(event)
             return
@@ -62,10 +78,11 @@ class Tail:
 
     def _leave_out(self, event: events.Event) -> None:
         """Skip an event; keep a question, because it is shown if it is still open."""
-        if isinstance(event, events.Question) and len(self._asked) < _QUESTIONS:
-            self._asked[event.question_id] = event
-            return
-        self._close(event)
+        if type(event) in _DIALOGUE:
+            if isinstance(event, events.Question) and len(self._asked) < _QUESTIONS:
+                self._asked[event.question_id] = event
+                return
+            self._close(event)
         self._skip(event)
 
     def _close(self, event: events.Event) -> None:
@@ -88,8 +105,13 @@ class Tail:
         began = self._arrived = loop.time()
         wait = min(_PAUSE, _LONGEST)
         while wait > 0:
-            await asyncio.sleep(wait)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._complete.wait()
+                    break
             wait = min(self._arrived + _PAUSE, began + _LONGEST) - loop.time()
+        self.ends_with(None)
+        self._complete.clear()
         self.release()
 
     def release(self) -> None:

@@ -17,7 +17,9 @@ from arcp_client.cli.actions.tail import Tail
 def name(event: Any) -> str:
     """A text that names an event."""
     kind = event.kind.rpartition(".")[2]
-    return f"{kind} {event.question_id}" if hasattr(event, "question_id") else event.message
+    if hasattr(event, "question_id"):
+        return f"{kind} {event.question_id}"
+    return str(getattr(event, "message", kind))
 
 
 class Said:
@@ -88,6 +90,57 @@ async def test_the_history_ends_with_a_pause_and_in_any_case_after_a_while(
     monkeypatch.setattr(tail, "_LONGEST", 0.01)
     one = Tail(said, 1)
     await asyncio.wait_for(one.settle(), 30)
+
+
+async def test_the_history_ends_with_the_last_past_event_that_the_runtime_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tail, "_PAUSE", 1000.0)
+    monkeypatch.setattr(tail, "_LONGEST", 1000.0)
+    said: Any = Said()
+    one = Tail(said, 2)
+    one.ends_with("e3")
+    settling = asyncio.create_task(one.settle())
+    for n in range(3):
+        one.event(events.Log(id=f"e{n}", message=str(n)))
+        await asyncio.sleep(0)
+    assert not settling.done()
+    one.event(events.Log(id="e3", message="3"))
+    await asyncio.wait_for(settling, 30)
+    assert said.shown == ["2", "3"]
+    again = asyncio.create_task(one.settle())
+    one.event(events.Log(id="e3", message="3"))
+    await asyncio.sleep(0)
+    assert not again.done(), "after a reconnect, only a pause ends what comes again"
+    again.cancel()
+
+
+async def test_a_history_without_events_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "_PAUSE", 1000.0)
+    monkeypatch.setattr(tail, "_LONGEST", 1000.0)
+    one = Tail(Said(), 2)  # type: ignore[arg-type]
+    one.ends_with("")
+    await asyncio.wait_for(one.settle(), 30)
+    assert one.released.is_set()
+
+
+async def test_the_histories_of_children_follow_that_of_their_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tail, "_PAUSE", 1000.0)
+    monkeypatch.setattr(tail, "_LONGEST", 1000.0)
+    said: Any = Said()
+    one = Tail(said, 1)
+    one.ends_with("e1")
+    settling = asyncio.create_task(one.settle())
+    one.event(events.Delegate(id="e0", child_job_id="job_2"))
+    one.event(events.Log(id="e1", message="of the parent"))
+    await asyncio.sleep(0)
+    assert not settling.done()
+    one.event(events.Log(id="e2", message="of the child"))
+    one.release()
+    assert said.shown == ["of the child"]
+    settling.cancel()
 
 
 @given(count=st.integers(0, 6))
