@@ -36,6 +36,7 @@ __all__ = [
     "numbered",
     "plain",
     "position",
+    "unmasked",
 ]
 
 SSE_HEADERS: Mapping[str, str] = MappingProxyType(
@@ -135,13 +136,23 @@ def id_of(envelope: bytes) -> str:
 
 def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:
     """An event as JSON; secrets are masked as in a transcript."""
-    if type(event) in _TEXTS and (flat := _flat(event, scrubber)) is not None:
+    flat = unmasked(event, scrubber)
+    if flat is not None:
         return flat
     line = transcripts.encode(transcripts.entry(event, 0.0), scrubber)
     try:
         return bytes(msgspec.json.decode(line, type=_EventLine).event)
     except ValueError:  # a lone surrogate again
         return digits.dumps(digits.loads(line)["event"], ascii=True).encode()
+
+
+def unmasked(event: Event, scrubber: transcripts.Scrubber) -> bytes | None:
+    """An event as `plain` encodes it, if it is certain that nothing in it is masked.
+
+    ``None`` for others, for events with JSON values of the peer, and for those with numbers or
+    strings that need care.
+    """
+    return _flat(event, scrubber) if type(event) in _TEXTS else None
 
 
 _TEXTS: Mapping[type[Event], Callable[[Any], tuple[str | None, ...]]] = MappingProxyType(
@@ -158,7 +169,6 @@ _TEXTS: Mapping[type[Event], Callable[[Any], tuple[str | None, ...]]] = MappingP
 
 
 def _flat(event: Any, scrubber: transcripts.Scrubber) -> bytes | None:
-    """An event as JSON; ``None`` if values may have to be masked, or digits to be preserved."""
     ids = (event.session_id, event.job_id or "", event.trace_id or "")
     if not scrubber.is_clean("\n".join(filter(None, _TEXTS[type(event)](event))), ids):
         return None
