@@ -485,9 +485,11 @@ class JobView(JobHandle):
         With the event that has this id, the history is complete; later events are new. Empty if the
         runtime sends no past events. ``None`` if the runtime does not say: then nothing marks the
         end of a history. The runtime of this package says it for the jobs that it runs itself; see
-        "Extensions of the protocol".
+        "Extensions of the protocol". For a job that this client submitted, it is the newest event
+        that the client has now.
         """
-        return self._record.history_last
+        record = self._record
+        return record.replay_buffer.newest_id if record.submitted else record.history_last
 
     async def unsubscribe(self) -> None:
         """Stop watching. Iterators of the job end; events in transit may arrive. Idempotent."""

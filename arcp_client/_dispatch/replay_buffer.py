@@ -187,6 +187,11 @@ class ReplayBuffer:
         """When the newest event happened, by the runtime's clock."""
         return _event(self._kept[-1]).ts if self._kept else None
 
+    @property
+    def newest_id(self) -> str:
+        """The id of the newest event; empty if no event is kept."""
+        return _event(self._kept[-1]).id if self._kept else ""
+
     def replay(self, job_id: str) -> Iterator[Event]:
         """Iterate over the kept events; a `Gap` comes first if others were dropped."""
         kept = [_event(item) for item in self._kept]

@@ -195,6 +195,25 @@ async def test_a_tail_of_a_job_without_past_events_begins_at_once(
     await job.result()
 
 
+async def test_a_tail_of_a_job_that_the_client_submitted_begins_with_what_it_has(
+    client: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_feed, "_PAUSE", 1000.0)
+    monkeypatch.setattr(job_feed, "_HISTORY", 1000.0)
+    job = await client.submit("say", {"lines": 20, "gate": "half"})
+    said = [event async for event in first(job, 10)]
+    view = await client.watch(job.id, history=True)
+    assert view.history_last == said[-1].id
+    feed = JobFeed(view)
+    feed.extend(said[:-1])
+    assert feed.resume_point(None, 5) is None
+    feed.extend(said[-1:])
+    assert feed.resume_point(None, 5) == ResumePoint(5, "start")
+    feed.close()
+    gates["half"].set()
+    await job.result()
+
+
 @settings(max_examples=50)
 @given(
     sizes=st.lists(st.integers(0, 400), min_size=1, max_size=60),
