@@ -6,11 +6,10 @@ import pytest
 
 from arcp_client.acp import AcpLimits
 from tests.alone import run_alone
-from tests.backpressure.acp_flood import CALLS, CHUNKS, FILES, KEPT, OUTPUTS
+from tests.backpressure.flooding_agent import CALLS, CHUNKS, FILES, KEPT, MIB, OUTPUTS
 
 pytestmark = pytest.mark.timeout(120)
 
-MIB = 1024 * 1024
 LIMITS = AcpLimits()
 SLACK = 64 * MIB
 
