@@ -77,6 +77,7 @@ class Bidi:
         self._socket = socket
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._tabs: list[str] = []
         self.complaints: list[str] = []
 
     async def read(self) -> None:
@@ -102,7 +103,13 @@ class Bidi:
     async def tab(self) -> Tab:
         """Open a tab."""
         made = await self.ask("browsingContext.create", type="tab")
+        self._tabs.append(made["context"])
         return Tab(self, made["context"])
+
+    async def close_tabs(self) -> None:
+        """Close the tabs that were opened here."""
+        while self._tabs:
+            await self.ask("browsingContext.close", context=self._tabs.pop())
 
 
 @asynccontextmanager
