@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import loops, tracing
+from tests import loops, places, tracing
 from tests.alone import COVERAGE, ROOT
 
 settings.register_profile("dev", deadline=None, max_examples=50)
@@ -109,14 +109,24 @@ def forked() -> Iterator[None]:
         yield
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     loops.select()
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is not None and worker["everything"]:
+        number = int(worker["workerid"].removeprefix("gw"))
+        config.args = places.beginning_elsewhere(number, worker["workercount"])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of pytest-xdist what it cannot see."""
     node.workerinput["whole"] = tracing.is_whole(node.config)
+    options = node.config.option
+    node.workerinput["everything"] = (
+        node.config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        and not options.ignore
+        and not options.ignore_glob  # it leaves out nothing that is an argument
+    )
 
 
 def pytest_report_header() -> str:
