@@ -160,6 +160,43 @@ async def test_after_a_close_its_sessions_continue_elsewhere(
     assert seqs(await read_to(second, 6)) == [4, 5, 6]
 
 
+async def test_a_subscription_that_was_continued_is_not_begun_again_because_another_one_failed(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, c = replica(), replica(), replica()
+    owner, observer = await peer(b), await peer(a)
+    jobs = [(await owner.submit("gated", n))["payload"]["job_id"] for n in (1, 2)]
+    monkeypatch.setattr(a._core._mirrors, "wake", lambda job_id: None)  # it reads no events
+    for job_id in jobs:
+        await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    await observer.cut()
+    for n in (1, 2):
+        gates.setdefault(n, Gate()).emit(2)
+        gates[n].emit(0)
+        await read_to(owner, 3 * n)
+
+    monkeypatch.setattr(mirrors, "_RETRY", 0.01)
+    find, calls = PostgresJobs.find, 0
+
+    async def failing(self: PostgresJobs, wanted: str) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise request_error("INTERNAL_ERROR", "the database is away", retryable=True)
+        return await find(self, wanted)
+
+    monkeypatch.setattr(PostgresJobs, "find", failing)
+    first = await Peer.to(c)
+    assert (await first.hello(resume=observer.block()))["type"] == "session.error"
+    await first.close()
+    second = await moved(observer, c, peer)
+    frames = await read_to(second, 6)
+    assert [f["type"] for f in frames].count("job.result") == 2
+    await second.ask("session.list_jobs", {})
+    assert not second.held
+    assert second.last == 6
+
+
 @pytest.mark.parametrize("fault", ["refused", "cancelled"])
 async def test_a_subscription_continues_although_the_resume_that_took_the_session_failed(
     fault: str,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -139,11 +140,13 @@ class Mirrors:
         Raises:
             RequestError: the directory cannot be reached.
         """
+        left = deque(watches)
         try:
-            for watch in watches:
-                await self._continue(session, watch)
-        except BaseException:  # also if the link is lost meanwhile
-            for watch in watches:
+            while left:
+                await self._continue(session, left[0])
+                left.popleft()
+        except BaseException:
+            for watch in left:
                 self._tasks.spawn(self.keep_following(session, watch), name="follow")
             raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -236,13 +237,14 @@ class Leases:
                     return await work(connection)
             except StorageError as error:
                 if error.sqlstate == FENCED:  # or a standby was promoted, and the lease continues
-                    if not await self.renew():
+                    with contextlib.suppress(StorageError):  # an earlier attempt may have succeeded
+                        if await self.renew():
+                            continue
                         member.fence(epoch)
                 elif error.sqlstate or error.permanent:
                     raise
-                else:
-                    await asyncio.sleep(delay)
-                    delay = min(2 * delay, _LAST_RETRY)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, _LAST_RETRY)
                 if member.epoch != epoch or not epoch:
                     raise
 
