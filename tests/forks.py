@@ -251,8 +251,9 @@ def main() -> tuple[types.ModuleType, Any]:
         if not message:
             os._exit(0)
         if not fds:
-            for name in json.loads(message)["import"]:
-                importlib.import_module(name)
+            with warnings.catch_warnings(action="ignore"):  # other libraries are not examined
+                for name in json.loads(message)["import"]:
+                    importlib.import_module(name)
             gc.collect()
             gc.freeze()
             control.send(IMPORTED)
