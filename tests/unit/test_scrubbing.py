@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -29,6 +30,7 @@ NAMES = [
     "Set-Cookie", "private_key", "aws_secret_access_key", "accessKey", "token", "access_token",
     "refreshToken", "ARCP_TOKEN", "resume_token", "x-auth-token", "auth", "passphrase", "jwt",
     "PassWord", "APIkey", "PGPASSWORD", "clientsecret", "authtoken", "ssh_key",
+    "x" * 191 + "_password",
 ]  # fmt: skip
 
 
@@ -55,6 +57,9 @@ def test_what_stands_under_a_secret_name_is_masked(name: str, value: Any) -> Non
         {"name": "region", "value": "x", "key": "k"},
         {"name": "max_tokens", "value": 1},
         [["Accept", "x"], ["Host", "y"]],
+        ["token", "x", "y"],
+        ["--password", 5, "x"],
+        {"credentials": None, "credential": 3},
         "a <key>k</key> and a <b>word</b>, x => y",
         "a mail from me@host, a time 12:30:00, C:\\path",
         "",
@@ -85,8 +90,13 @@ def test_what_is_not_secret_is_left_as_it_is(plain: Any) -> None:
         '<add><api-key type="x">\n c4n4ry\n</api-key></add>',
         "https://host/?a=1&api_key=c4n4ry#f",
         "https://bucket/x?X-Amz-Signature=c4n4ry&a=1",
+        "https://host/back?code=c4n4ry",
+        "https://host/x?sv=1&sig=c4n4ry",
+        "https://host/x?key=c4n4ry",
         "bearer c4n4ry.c4n4ry",
         "Basic " + base64.b64encode(b"me:c4n4ry").decode(),
+        "Basic " + base64.b64encode(b"me:c4n4ry!").decode().rstrip("="),
+        "ba\N{LATIN SMALL LETTER LONG S}ic " + base64.b64encode(b"me:c4n4ry").decode(),
         "-----BEGIN RSA PRIVATE KEY-----\nc4n4ry\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\nc4n4ry (cut",
         "sk-c4n4ryc4n4ryc4n4ry",
@@ -97,7 +107,7 @@ def test_what_is_not_secret_is_left_as_it_is(plain: Any) -> None:
 def test_secrets_in_texts_are_masked(text: str) -> None:
     shown = Scrubber()(text)
     assert "c4n4ry" not in shown
-    assert base64.b64encode(b"me:c4n4ry").decode() not in shown
+    assert base64.b64encode(b"me:c4n4ry").decode()[:11] not in shown
     assert MASK in shown
 
 
@@ -170,6 +180,15 @@ def test_a_known_value_in_a_name_is_masked_and_no_field_is_lost() -> None:
     assert found == {MASK: 1, f"{MASK} (2)": 2}
 
 
+def test_a_known_value_that_begins_with_another_one_is_masked_as_a_whole() -> None:
+    for known in (["alpha", "alpha-beta"], ["alpha-beta", "alpha"]):
+        assert Scrubber(known)("alpha-beta, alpha") == f"{MASK}, {MASK}"
+
+
+def test_a_value_of_four_characters_is_masked_inside_words_too() -> None:
+    assert Scrubber(["abcd"])("abcd xabcdx") == f"{MASK} x{MASK}x"
+
+
 def test_a_short_value_is_masked_where_it_stands_alone() -> None:
     assert Scrubber(["abc", ""])("abc abcd, abc.") == f"{MASK} abcd, {MASK}."
 
@@ -209,6 +228,28 @@ def test_what_is_too_deep_to_be_looked_at_is_masked() -> None:
         shown = shown[0]
     assert shown == MASK
     assert CANARY not in str(Scrubber()({"credentials": [[{"a": [{"value": CANARY}]}]]}))
+
+
+NESTS: dict[str, Callable[[Any], Any]] = {
+    "dicts": lambda inner: {"a": inner},
+    "pairs": lambda inner: [["a", inner]],
+    "lists of tokens": lambda inner: {"token": [inner]},
+    "tokens": lambda inner: [inner, 1],
+    "credentials": lambda inner: {"credentials": inner},
+    "lists of credentials": lambda inner: {"credentials": [inner]},
+    "public fields of credentials": lambda inner: {"credentials": {"id": inner}},
+}
+
+
+@pytest.mark.parametrize("of", NESTS)
+@pytest.mark.parametrize("under", ["x", "token", "credentials"])
+def test_what_is_too_deep_in_any_kind_of_value_is_masked(of: str, under: str) -> None:
+    deep: Any = CANARY
+    for _ in range(2_000):
+        deep = NESTS[of](deep)
+    shown = json.dumps(Scrubber()({under: deep}))
+    assert CANARY not in shown
+    assert MASK in shown
 
 
 HOSTILE = [

@@ -153,3 +153,68 @@ def test_long_ids_of_a_peer_are_not_kept() -> None:
     finally:
         tracemalloc.stop()
     assert held < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("evt_1-12", ("evt_1", 12)),
+        ("~epoch-0", ("~epoch", 0)),
+        ("a-b:c.d-3", ("a-b:c.d", 3)),
+        ("x" * 80 + "-1", ("x" * 80, 1)),
+        ("a-" + "9" * 15, ("a", 10**15 - 1)),
+    ],
+)
+def test_a_position_is_read_as_it_is_written(text: str, expected: tuple[str, int]) -> None:
+    found = frames.position(text)
+    assert found == expected
+    assert str(found) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "abc", "abc-", "-3", "a b-3", "a-3\n", "x" * 81 + "-1", "a-" + "1" * 16, "a-\u0663"],
+)
+def test_a_text_that_is_no_position_is_none(text: str | None) -> None:
+    assert frames.position(text) is None
+
+
+def test_a_value_is_one_line_of_json_with_the_digits_of_its_numbers() -> None:
+    line = b'{"a":1.10,"b":["\\u00e9",12345678901234567890123]}'
+    assert frames.exact(frames.decoded(line)) == line
+    assert frames.encoded({"a": [1, "é", None]}) == '{"a":[1,"é",null]}'.encode()
+
+
+def test_a_value_that_json_cannot_represent_is_a_line_of_ascii() -> None:
+    line = frames.encoded({"é": "\ud800"})
+    assert line.isascii()
+    assert frames.decoded(line) == {"é": "\ud800"}
+
+
+@pytest.mark.parametrize(
+    ("event", "mark", "id"),
+    [
+        (b'{"id":"evt_1","kind":"log"}', "evt_1", "evt_1"),
+        (b'{"id":"%b"}' % (b"x" * 80), "x" * 80, "x" * 80),
+        (b'{"id":"%b"}' % (b"x" * 81), None, "x" * 81),
+        (b'{"id":"a b"}', None, "a b"),
+        (b'{"id":""}', None, ""),
+        (b'{"id":null}', None, ""),
+        (b"{}", None, ""),
+        (rb'{"id":"\ud800"}', None, ""),
+    ],
+)
+def test_an_event_is_marked_by_its_id_if_that_fits_a_header(
+    event: bytes, mark: str | None, id: str
+) -> None:
+    assert frames.mark_of(frames.entry(5, event)) == mark
+    assert frames.id_of(event) == id
+
+
+def test_events_are_sent_with_their_numbers_and_the_position_of_the_last_one() -> None:
+    entries = [frames.entry(at, b'{"id":"e"}') for at in (10, 20)]
+    numbered = b'[{"n":6,"at":10,"event":{"id":"e"}},{"n":7,"at":20,"event":{"id":"e"}}]'
+    assert frames.numbered(entries, 7) == numbered
+    sent = frames.batch(entries, frames.Position("m", 7))
+    assert sent == b"id: m-7\nevent: events\ndata: %b\n\n" % numbered
+    assert frames.frame("end", b"{}") == b"event: end\ndata: {}\n\n"
