@@ -82,6 +82,52 @@ async def test_s10_repeats_before_the_first_event_of_a_session_do_not_hold_it_ba
     await writer.stop()
 
 
+async def test_a_wait_for_the_offered_events_ends_when_these_are_published(
+    clock: VirtualClock,
+) -> None:
+    """Events that are offered later do not count."""
+    published: list[Event] = []
+    saved: list[int] = []
+
+    async def save(checkpoint: Checkpoint) -> None:
+        saved.append(checkpoint.reserved)
+
+    writer = Checkpointer(
+        save=save,
+        snapshot=lambda mark: Checkpoint(session_id="sess_1", resume_token="t", reserved=mark),
+        saved=lambda _: None,
+        publish=published.extend,
+        reorder_block_end=lambda number: number,
+        idle=lambda: False,
+        urgent=lambda: False,
+        every=4,
+        interval=1.0,
+    )
+    writer.start(None)
+    writer.hold_until_saved("sess_1", fresh=True)
+    await clock.settle()
+    writer.offer([log(1), log(2)])
+    assert writer.passed().done()
+    writer.offer([log(number) for number in (3, 4, 5, 6)])
+    assert published == [log(number) for number in (1, 2, 3, 4)]
+    first = writer.passed()
+    writer.offer([log(7)])
+    second = writer.passed()
+
+    writer.processed(log(1))
+    await clock.settle()
+    assert (writer.held, first.done(), second.done()) == (2, False, False)
+    writer.processed(log(2))
+    await clock.settle()
+    assert (writer.held, first.done(), second.done()) == (1, True, False)
+    writer.processed(log(3))
+    await clock.settle()
+    assert (writer.held, first.done(), second.done()) == (0, True, True)
+    assert published == [log(number) for number in range(1, 8)]
+    assert saved == [4, 5, 6, 7]
+    await writer.stop()
+
+
 async def test_s10_a_client_goes_on_behind_a_history_that_it_has_handled() -> None:
     """The second session is gone, too: the third one repeats all events of the job."""
     store = MemoryStore(every=4)
