@@ -13,6 +13,9 @@
    requested. Only processed events are acknowledged.
 4. Events are not dropped silently: an event that cannot be delivered is reported by a `Gap`, an
    error or a log line.
+
+In docstrings, S1, D6 and the like are rules in ``docs/explanation/rules.md``; § is a section of the
+specification.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
     │   ├── HandshakeTimeout      (also a TimeoutError) no welcome in time
     │   └── ConnectFailed         the first connect gave up; ``__cause__`` is the last reason
     ├── ProtocolError             one side violated the protocol
-    │   ├── LocalProtocolError    this side: a call that the session's state does not allow
+    │   ├── LocalProtocolError    this side: a call that is not allowed now, here or in this size
     │   └── RemoteProtocolError   the peer: a frame that could not be understood
     ├── SessionError              the session cannot continue, or cannot make this call
     │   ├── Unauthenticated       the runtime refused the token
@@ -30,7 +30,7 @@
     │   ├── RequestTimeout        (also a TimeoutError) no answer before the deadline
     │   ├── FeatureNotNegotiated  the runtime does not offer a required feature (§6.2)
     │   └── UnknownCode           any other code, kept verbatim
-    ├── JobError                  a job did not end in success
+    ├── JobError                  a job did not end in success, or its result is not available
     │   ├── JobFailed             ``job.error``: see ``code``, ``retryable``, ``details``
     │   │   └── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted · QuestionExpired
     │   ├── JobLost               the runtime no longer knows the job
@@ -239,7 +239,7 @@ class ProtocolError(ArcpError):
 
 
 class LocalProtocolError(ProtocolError):
-    """The session's present state does not allow the call."""
+    """The call is not allowed at this time or place (thread, loop, process), or exceeds a limit."""
 
     remedy: ClassVar[str] = (
         "Change the order of the calls, or the place of the call: the message names the condition, "
@@ -533,7 +533,7 @@ class QuestionAnswered(RequestError):
 
 
 class QuestionClosed(RequestError):
-    """The question has expired, or was withdrawn because its job ended."""
+    """The question has expired, or was withdrawn: its job ended, or its agent stopped waiting."""
 
     remedy: ClassVar[str] = (
         "Nothing to do: the agent no longer waits. To allow more time, let the agent ask with a "

@@ -427,7 +427,8 @@ class Withdrawn(Event, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         question_id: the question.
-        reason: ``job_ended``, or ``agent`` if the agent stopped waiting.
+        reason: ``job_ended``; ``agent`` if the agent stopped waiting; ``not_negotiated`` if no
+            client that may answer supports questions.
         lease_expires_at: the new end of the lease, if the question had stopped its clock.
     """
 

@@ -1,6 +1,6 @@
-"""An operator, as Airflow has it: a retry of the task finds the job that the first try started.
+"""An operator for Airflow: a retry of the task finds the job that the first try started.
 
-In a DAG, its base is airflow.sdk.BaseOperator, and Airflow calls `execute` and `on_kill`.
+In a DAG, derive it from airflow.sdk.BaseOperator; Airflow then calls `execute` and `on_kill`.
 
     python examples/airflow_operator.py [--url ws://127.0.0.1:7777/arcp]
 """
@@ -22,7 +22,7 @@ class AgentOperator:
     def execute(self, context: dict[str, str]) -> Any:
         with Client(self.target, token=TOKEN, portal=self.portal) as client:
 
-            @client.on(events.Log, thread=True)  # it may block, as a database does
+            @client.on(events.Log, thread=True)  # so it may block, for example on a database
             def log(event: events.Log) -> None:
                 print("log:", event.message)
 

@@ -1,4 +1,4 @@
-"""A prefork worker, as Celery has it: one client for each process, connected after the fork.
+"""A prefork worker, such as one of Celery: each process connects a client after the fork.
 
 With Celery, `start` is a receiver of worker_process_init, `stop` one of worker_process_shutdown,
 and `count_to` has the decorator @app.task(bind=True). Here a pool of processes stands in for the

@@ -1,6 +1,6 @@
-"""A management command, as Django has it: follow a job until it ends, or until Ctrl-C.
+"""A management command of Django: follow a job until it ends, or until Ctrl-C.
 
-In a project it stands in app/management/commands/count.py, without the stand-in.
+In a project, save it as app/management/commands/count.py, without the `except ImportError` block.
 
     python examples/django_command.py [--to 3] [--url ws://127.0.0.1:7777/arcp]
 """
@@ -14,7 +14,7 @@ from arcp_client.sync import Client, JobContext, Runtime, errors, events
 
 try:
     from django.core.management.base import BaseCommand, CommandError
-except ImportError:  # the parts of them that this example uses
+except ImportError:  # without Django: what this example uses of it
     CommandError = RuntimeError
 
     class BaseCommand:

@@ -8,4 +8,6 @@
                checkpoint
                   ▲
     submit ─▶ commands       lifecycle: connect, close; states: `client.state`
+
+S1, D6 and the like are rules in ``docs/explanation/rules.md``; § is a section of the specification.
 """

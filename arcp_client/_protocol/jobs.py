@@ -61,7 +61,10 @@ class Recovering(msgspec.Struct, eq=False):
 
 
 class JobState(msgspec.Struct, eq=False):
-    """Everything that a session knows of one job; a history is defined in `dedup`.
+    """Everything that a session knows of one job.
+
+    A *history* is the past events of a job, which the runtime sends after a subscription with
+    history (see `dedup`).
 
     Attributes:
         job_id: its id.
@@ -83,7 +86,8 @@ class JobState(msgspec.Struct, eq=False):
         cancelled: the runtime accepted a cancel of the job.
         first_missing: the first number of a gap that may cover its terminal message.
         began_at: the time of its first event since the subscription, if `from_now_on`.
-        skips_past: a history is on its way; its events before `began_at` are skipped.
+        skips_past: a history was requested later, for example to get the outcome of the job; its
+            events before `began_at` are skipped.
         delivered: the marks (see `dedup`) of delivered events, if a history may repeat them.
         histories: how many requested histories have not ended.
         history_requested: a subscription with history has not been confirmed or refused.
@@ -93,7 +97,7 @@ class JobState(msgspec.Struct, eq=False):
         recovering: the recovery plan that runs for the job.
         interrupted: the plan that a lost link interrupted; the next link restarts it.
         stored_end: its terminal message, if it arrived behind a hole of an earlier session.
-        peer: data of the `Peer` about the job.
+        peer: what the `Peer` stores about the job, in a type of its own; None for most runtimes.
     """
 
     job_id: str

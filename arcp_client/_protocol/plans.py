@@ -4,14 +4,15 @@ A plan is a generator. It yields steps, is sent the answer to each, and is close
 job's end arrives. `Recovery` starts plans, and `PlanRunner` runs them. The `Peer` describes what a
 job needs in a `Recover` object.
 
-The usual plan is a ladder. It begins with the first request that the runtime supports::
+The usual plan is a ladder. It begins with the first of these requests that the runtime supports, or
+with ``list`` if `Recover.list_first` is set::
 
     subscribe ──▶ running ──▶ watch, or done where events are known to come
         │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history
         ▼ refused                 └──▶ wait for the terminal message ──▶ given up
       list ─────▶ as above
-        │  └────▶ not listed ──▶ given up, unless this was the first request of the plan:
-        ▼ refused                then subscribe with history
+        │  └────▶ not listed ──▶ given up; with `list_first`: subscribe with history
+        ▼ refused
       resubmit under the same key; if that is not possible: watch, or given up
 
 To *watch* means to wait for events, and to poll the job while it is silent. A job is given up only
@@ -100,10 +101,13 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class AwaitSilence(msgspec.Struct, frozen=True):
-    """Wait until the job has been silent for a time. The answer tells whether an event arrived.
+    """Wait until no event of the job has arrived for a time.
+
+    The answer is True if an event arrived before this silence. Each event starts the wait anew, and
+    the silence after it is `QUIET` seconds long.
 
     Attributes:
-        seconds: the length of the silence.
+        seconds: the length of the silence if no event arrives.
         confirmed: a subscription is confirmed. If the link is lost during this step, the plan is
             not restarted.
         until_first: the plan ends with the first event.

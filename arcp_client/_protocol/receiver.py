@@ -1,4 +1,4 @@
-"""Turns frames into events and gaps (rules S1–S4).
+"""Turns frames into events and gaps (rules S1–S4 in docs/explanation/rules.md).
 
 The receiver lets `reassembly`, the layer below, put the frames in order. It drops events that a
 history repeats (see `dedup`), a second terminal message of a job, and events that the checkpoint
@@ -46,7 +46,7 @@ class Receiver:
 
     Args:
         negotiated: the agreed terms.
-        out: gets events, gaps and reports.
+        out: gets events, gaps, and reports of faulty frames.
         jobs: the jobs of the session.
         peer: the runtime.
         limit: how many items may wait behind a hole.

@@ -1,4 +1,7 @@
-"""Stores for checkpoints, from which a client resumes after a restart (rule S10)."""
+"""Stores for checkpoints, from which a client resumes after a restart (rule S10).
+
+S10, D22 and the like are rules in ``docs/explanation/rules.md``.
+"""
 
 from __future__ import annotations
 

@@ -11,23 +11,27 @@ __all__ = ["CheckpointStore", "TransactionsEnded"]
 
 
 class TransactionsEnded(Exception):
-    """No handler can be called in a transaction any more; the cause says why (rule D22).
+    """No further handler that is registered with ``tx=pool`` can be called (rule D22).
 
-    The client ends with the cause, an `ArcpError`.
+    Such handlers run in transactions of the store's database. The cause of this exception is an
+    `ArcpError`, with which the client closes.
     """
 
 
 @runtime_checkable
 class CheckpointStore(Protocol):
-    """Keeps one checkpoint for each pair of target and key, which one client at a time can lock.
+    """Keeps checkpoints, from which clients resume after a restart.
+
+    A checkpoint belongs to a target (a runtime) and a key, as in ``Client(target, key=…)``. Only
+    one client at a time can lock it.
 
     Attributes:
         durable: whether checkpoints outlive the process.
         every: number of events after which a changed checkpoint is saved at the latest. Before
             events are delivered, the client also records the highest number that it may deliver,
-            at most this many events ahead. After a crash, handlers get at most this many events
-            again that all consumers had finished. An event that a slow consumer had not finished
-            is delivered again to all consumers.
+            at most this many events ahead. After a crash, all consumers get the events again that
+            the saved checkpoint does not cover. At most ``every`` of these had been finished by
+            all consumers; the others had not been finished by the slowest consumer.
         interval: seconds after which a changed checkpoint is saved at the latest.
     """
 

@@ -51,8 +51,9 @@ class Webhook:
         events: what to call for: ``question.opened``, ``question.settled``, ``job.ended``.
         timeout: seconds for one call.
         give_up: seconds after the event, after which its call is not tried again.
-        wait: a tenacity wait object, for the time between tries. By default it is random, and grows
-            from 1 to 300 seconds. A ``Retry-After`` of up to one hour is honoured if it is longer.
+        wait: a tenacity wait object, for the time between tries. By default the time is random,
+            between 1 second and a limit that doubles with each try, from 2 to 300 seconds. A
+            ``Retry-After`` of up to one hour is honoured if it is longer.
         allow_http: allow ``http://`` to any host. The calls can then be read on the way.
 
     Raises:
