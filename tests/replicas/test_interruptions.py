@@ -76,7 +76,6 @@ class World:
         self.got: list[Any] = []
         self.messages: list[Any] = []
         self.runtimes: dict[str, Runtime] = {}
-        self.unsettled: list[str] = []
         self._reader: Any = None
 
     async def replica(self, name: str, **options: Any) -> Runtime:
@@ -110,7 +109,8 @@ class World:
         @runtime.agent("delegates")
         async def delegates(input: Any, job: JobContext) -> Any:
             await self.gate(input).next()
-            return await (await job.delegate("count", 4)).result()
+            child = await insist(lambda: job.delegate("count", 4))
+            return await child.result()
 
     def gate(self, name: Any) -> Gate:
         return self.gates.setdefault(name, Gate())
@@ -133,9 +133,8 @@ class World:
         while {call["data"]["job_id"] for call in receiver.calls}.issuperset(jobs) is False:
             receiver.came.clear()
             await receiver.came.wait()
-        while left := await self.left():
+        while await self.left():
             await asyncio.sleep(0.05)
-            self.unsettled = left
 
     async def left(self) -> list[str]:
         """What has not come to its end."""
@@ -392,7 +391,49 @@ async def stay(world: World, receiver: Receiver, stack: AsyncExitStack) -> None:
         check_events(each.of(waiting), "cancelled")
 
 
-SCENARIOS = {"life": life, "hand over": hand_over, "stay": stay}
+async def succeed(world: World, receiver: Receiver, stack: AsyncExitStack) -> None:
+    """The lease of a replica passes, and another one takes over its sessions and its questions."""
+    hook = Webhook(receiver.url, secret=SECRET)
+    a, b = [await world.replica(name, webhooks=[hook]) for name in ("a", "b")]
+    for runtime in (a, b):
+        await world.begin(runtime)
+    owner = await stack.enter_async_context(persistent(a, b))
+    twin = await stack.enter_async_context(persistent(b, a))
+    work = {names.WORK_ID: "w"}
+    first = await owner.submit("asks", None, idempotency_key="one", **work)
+    await owner.until(lambda: bodies(owner.of(first), names.QUESTION) or owner.ended(first))
+    second = await twin.submit("asks", None, idempotency_key="two", **work)
+    await twin.until(lambda: bodies(twin.of(second), names.QUESTION) or twin.ended(second))
+    if world.interruption.cancelled:
+        return  # without both, nothing is taken over
+    running = await owner.submit("gated", 1, idempotency_key="three")
+    await twin.ask("job.subscribe", {"job_id": running, "history": True})
+    world.gate(1).emit(2)
+    for each in (owner, twin):
+        await each.until(lambda each=each: len(each.of(running)) >= 2)  # type: ignore[misc]
+    runners = {row["id"]: row["runner"] for row in await world.rows("SELECT * FROM jobs")}
+    await world.rows("UPDATE replicas SET until = '-infinity' WHERE id = $1", runners[first])
+    await owner.until(lambda: owner.ended(first))
+    (body,) = bodies(twin.of(second), names.QUESTION)[-1:]
+    answer = {"job_id": second, "question_id": body["question_id"], "value": "yes"}
+    taken = await twin.ask(names.ANSWER, {**answer, "idempotency_key": "k"})
+    assert taken["type"] == names.ANSWER_TAKEN, taken
+    await twin.until(lambda: twin.ended(second))
+    again = await owner.submit("asks", None, idempotency_key="four", **work)
+    await owner.until(lambda: owner.ended(again))
+    world.gate(1).emit(0)
+    for each in (owner, twin):
+        await each.until(lambda each=each: each.ended(running))  # type: ignore[misc]
+    await world.settled([first, second, running, again], receiver)
+    assert (owner.odd, twin.odd) == ([], [])
+    for job_id, each in ((first, owner), (second, twin), (running, owner), (running, twin)):
+        gone = runners[job_id] == runners[first]
+        check_events(each.of(job_id), "error" if gone else "success")
+    check_events(owner.of(again), "success")
+    assert set(world.got) == {"yes"}
+
+
+SCENARIOS = {"life": life, "hand over": hand_over, "stay": stay, "succeed": succeed}
 
 
 class Failures(logging.Handler):
@@ -434,7 +475,7 @@ async def run(
         cause = error.__cause__ if isinstance(error, TimeoutError) else error
         traced = traceback.extract_tb(None if cause is None else cause.__traceback__)
         where = [f"{f.name}:{f.lineno}" for f in traced][-4:]
-        wrong = f"{type(error).__name__} {error} {where} {world.unsettled}"
+        wrong = f"{type(error).__name__} {error} {where} {await world.left()}"
     for runtime in world.runtimes.values():
         try:
             await asyncio.wait_for(runtime.close(), BOUND)
@@ -485,7 +526,9 @@ async def nothing_left() -> AsyncIterator[list[str]]:
 
 
 @pytest.mark.timeout(3600 if SLOW else 300)
-@pytest.mark.parametrize(("scenario", "count"), [("life", 16), ("hand over", 10), ("stay", 8)])
+@pytest.mark.parametrize(
+    ("scenario", "count"), [("life", 14), ("hand over", 8), ("stay", 6), ("succeed", 8)]
+)
 async def test_a_call_that_fails_once_loses_nothing(
     scenario: str, count: int, cluster: Cluster, schema: str
 ) -> None:
@@ -513,7 +556,7 @@ async def test_a_call_that_fails_once_loses_nothing(
     print(f"{scenario}: {len(chosen)} of {len(possible)} faults, {struck} struck")
     assert not wrong, "\n".join(wrong)
     assert not left, left
-    assert struck > len(chosen) * 0.8  # a poll may come at another time
+    assert struck >= len(chosen) / 2  # the polls of another run come at other times
 
 
 @pytest.mark.parametrize(
