@@ -411,6 +411,28 @@ async def test_an_acknowledgement_that_fails_after_the_last_item_is_logged_and_r
     assert "after the source had ended" in record.getMessage()
 
 
+@pytest.mark.parametrize("end", ["completed", "disposed"])
+async def test_an_acknowledgement_that_fails_after_the_end_of_the_source_is_logged(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    asked = asyncio.Event()
+
+    async def refuse(_: Sequence[int]) -> None:
+        await asked.wait()
+        raise OSError("the broker is gone")
+
+    source = AckedSource(Broker(1 if end == "completed" else None), refuse, cap=2)
+    subscription = source.observable().subscribe(lambda _: None)
+    await clock.settle()
+    if end == "disposed":
+        subscription.dispose()
+    asked.set()
+    with pytest.raises(OSError, match="the broker is gone"):
+        await source.join()
+    (record,) = caplog.records
+    assert "after the source had ended" in record.getMessage()
+
+
 async def test_1024_items_are_taken_ahead_by_default(clock: VirtualClock) -> None:
     broker = Broker()
     source = AckedSource(broker, broker.ack)
