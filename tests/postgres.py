@@ -129,6 +129,7 @@ class Cluster:
             "max_connections = 100",
             "shared_buffers = 32MB",
             "wal_level = replica",
+            "dynamic_shared_memory_type = mmap",  # in the data directory: a killed server leaves it
             "fsync = off",  # kill -9 loses nothing without it; a loss of power would
             *self._settings,
         ]
