@@ -112,6 +112,7 @@ class Connection:
         session: its session, once there is one.
         cursor: the highest number passed to the link.
         unanswered: requests that were handled and whose answer waits for the event log.
+        token: the hash of the resume token in the welcome that it has sent.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Connection:
         self.session: ServerSession | None = None
         self.cursor = 0
         self.unanswered = 0
+        self.token = b""
         self._control: deque[bytes] = deque()
         self._in_turn: deque[tuple[int, bytes]] = deque()
         self._after_histories: deque[tuple[Backlog, bytes]] = deque()
@@ -283,14 +285,14 @@ class Connection:
 
     # ----------------------------------------------------------------------- the session
 
-    def enter(self, session: ServerSession, cursor: int, welcome: bytes) -> None:
+    def enter(self, session: ServerSession, cursor: int, welcome: bytes) -> bool:
         """Serve a session: send its welcome, then every event above the cursor.
 
-        A connection that has ended meanwhile leaves the session at once.
+        A connection that has ended meanwhile leaves the session at once, and returns False.
         """
         if self._dead or self._finishing:
             self._handler.left(self, session)
-            return
+            return False
         previous = self.session
         if previous is not None and previous is not session:
             self._leave()
@@ -310,6 +312,7 @@ class Connection:
             self._heartbeat = None
         if interval is not None and names.HEARTBEAT in session.features:
             self._heartbeat = TimedHeartbeat(interval, ping=self._ping, lost=self._lost)
+        return True
 
     def _leave(self) -> None:
         session, self.session = self.session, None

@@ -242,7 +242,11 @@ class ServerHandshake:
         if session.expired:
             raise request_error(names.RESUME_WINDOW_EXPIRED, "the session has just expired")
         welcome = frames.control(names.WELCOME, payload, session_id=session.id)
-        connection.enter(session, cursor, welcome)
+        if connection.enter(session, cursor, welcome):
+            connection.token = token_hash(token)
+        else:
+            session.tokens.withdraw(token)
+            session.note()
 
 
 _RESUME_REFUSED = frozenset({names.RESUME_WINDOW_EXPIRED, names.PERMISSION_DENIED})

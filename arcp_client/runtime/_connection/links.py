@@ -81,7 +81,7 @@ class Links:
         Raises:
             RequestError: the request is refused.
         """
-        if session.tokens.settle():
+        if session.tokens.settle(connection.token):
             session.note()
         if frame.type == names.RESUME:
             self._tasks.spawn(self._resume(connection, session, frame), name="resume")
