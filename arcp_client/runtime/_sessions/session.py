@@ -296,7 +296,6 @@ class ServerSession:
         if self._waiters and not self._holds():
             for waiter in self._waiters:
                 _release(waiter)
-            self._waiters.clear()
 
     def _holds(self) -> bool:
         """Whether waiting agents must keep waiting."""
