@@ -58,6 +58,7 @@ def test_what_stands_under_a_secret_name_is_masked(name: str, value: Any) -> Non
         {"name": "max_tokens", "value": 1},
         [["Accept", "x"], ["Host", "y"]],
         ["token", "x", "y"],
+        {"session_id": "s", "api_version": "v", "foreign_key": "f", 1: "n"},
         ["--password", 5, "x"],
         {"credentials": None, "credential": 3},
         "a <key>k</key> and a <b>word</b>, x => y",
@@ -178,6 +179,11 @@ def test_a_known_value_is_found_in_base64_and_in_urls(before: bytes, after: byte
 def test_a_known_value_in_a_name_is_masked_and_no_field_is_lost() -> None:
     found = Scrubber(["alpha-wxyz", "beta-wxyz"])({"alpha-wxyz": 1, "beta-wxyz": 2})
     assert found == {MASK: 1, f"{MASK} (2)": 2}
+
+
+def test_a_known_value_in_base64_is_masked_from_its_first_character_on() -> None:
+    encoded = base64.b64encode(CANARY.encode()).decode()
+    assert Scrubber([CANARY])(encoded).startswith(MASK)
 
 
 def test_a_known_value_that_begins_with_another_one_is_masked_as_a_whole() -> None:
