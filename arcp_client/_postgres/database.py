@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -100,6 +100,10 @@ class Database:
         self._timeout = timeout
         self._relaxed = relaxed
         self._pool: Any = None
+        # The pool takes longer to lend a connection than PostgreSQL to answer a short statement. So
+        # a connection that comes back is lent again directly, unless a task waits for the pool.
+        self._spare: list[Any] = []
+        self._waiting = 0
 
     async def open(self) -> None:
         """Connect, and create or upgrade the schema.
@@ -191,11 +195,33 @@ class Database:
         Raises:
             StorageError: the database cannot be reached, or a statement failed.
         """
-        if self._pool is None:
+        pool = self._pool
+        if pool is None:
             raise RuntimeError("the database is not open")
         with self.errors():
-            async with self._pool.acquire(timeout=self._timeout) as connection:
+            connection = await self._borrow(pool)
+            try:
                 yield connection
+            except BaseException:  # the pool checks the connection and closes it if necessary
+                await pool.release(connection)
+                raise
+            if self._waiting or self._pool is None:
+                await pool.release(connection)
+            else:
+                self._spare.append(connection)
+
+    async def _borrow(self, pool: Any) -> Any:
+        while self._spare:
+            connection = self._spare.pop()
+            with suppress(asyncpg.InterfaceError):  # the server ended it, so the pool took it back
+                if not connection.is_closed():
+                    return connection
+                await pool.release(connection)
+        self._waiting += 1
+        try:
+            return await pool.acquire(timeout=self._timeout)
+        finally:
+            self._waiting -= 1
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
@@ -211,7 +237,10 @@ class Database:
         """Close all connections. Idempotent."""
         pool, self._pool = self._pool, None
         if pool is not None:
+            spare, self._spare = self._spare, []
             try:
+                for connection in spare:
+                    await pool.release(connection)
                 await asyncio.wait_for(pool.close(), 2.0)
             except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 pool.terminate()
