@@ -69,7 +69,7 @@ async def test_good_task_cancelled_and_not_awaited():
 def test_each_offence_fails_its_test_and_nothing_else_does(tmp_path: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "tests").mkdir()
-    for name in ("alone.py", "conftest.py", "loops.py", "tracing.py"):
+    for name in ("alone.py", "conftest.py", "loops.py", "places.py", "tracing.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
     (tmp_path / "tests" / "test_suite.py").write_text(SUITE, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider"]
