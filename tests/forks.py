@@ -167,6 +167,7 @@ def _server() -> socket.socket:
                 file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
             )
         _servers[os.getpid()] = ours
+        atexit.register(ours.close)
     return _servers[os.getpid()]
 
 
