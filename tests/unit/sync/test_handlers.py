@@ -277,12 +277,13 @@ def test_after_its_time_a_handler_fails_and_the_next_event_waits_for_it(
     portal: Portal, runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     reported, log = threading.Event(), []
-    held = threading.Event()
+    begun, held = threading.Event(), threading.Event()
     with Client(runtime, portal=portal, handler_timeout=0.01) as client:
 
         @client.on(events.Progress, thread=True, barrier=False)
         def handler(event: events.Progress) -> None:
             log.append(("start", event.current))
+            begun.set()
             if event.current == 0:
                 assert held.wait(LIMIT)
                 log.append(("end", 0))
@@ -295,6 +296,7 @@ def test_after_its_time_a_handler_fails_and_the_next_event_waits_for_it(
 
         client.submit("say", 1).result()
         assert reported.wait(LIMIT)
+        assert begun.wait(LIMIT)  # on a busy machine the time is over before the thread begins
         assert log == [("start", 0)]
         held.set()
         client.submit("say", 2).result()
