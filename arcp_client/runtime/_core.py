@@ -411,7 +411,7 @@ class Core:
             self.jobs.runner.admit(child)
 
         def unwritten(error: RequestError) -> None:
-            if self._directory.dialogue is not None:  # it is stored, in the directory
+            if self._directory.shared:  # it is stored, in the directory
                 announce()
             else:
                 self.jobs.runner.stop(child, NOT_WRITTEN)

@@ -72,6 +72,11 @@ def with_agents(runtime: Runtime, gates: dict[Any, Gate]) -> Runtime:
         child = await job.delegate("gated", input)
         return await child.result()
 
+    @runtime.agent("delegating")
+    async def delegating(input: Any, job: JobContext) -> Any:
+        await gates.setdefault("delegating", Gate()).next()
+        return await (await job.delegate("count", input)).result()
+
     return runtime
 
 

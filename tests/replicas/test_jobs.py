@@ -12,7 +12,7 @@ import pytest
 
 from arcp_client import Client
 from arcp_client.errors import JobCancelled, StorageError, request_error
-from arcp_client.runtime import JobContext, Limits, Runtime
+from arcp_client.runtime import Limits, Runtime
 from arcp_client.runtime._jobs import mirrors
 from arcp_client.runtime._log import journal
 from arcp_client.runtime._log.entries import Entry
@@ -213,23 +213,20 @@ def refuse_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("away", [False, True], ids=["ends-at-once", "database-away"])
 async def test_a_job_delegated_after_its_session_moved_reaches_it(
-    replica: MakeReplica, peer: OpenPeer, monkeypatch: pytest.MonkeyPatch, away: bool
+    replica: MakeReplica,
+    peer: OpenPeer,
+    gates: dict[Any, Gate],
+    monkeypatch: pytest.MonkeyPatch,
+    away: bool,
 ) -> None:
     """Also if the replica that holds the session learns of the job only after its end."""
     a, b = replica(), replica()
-    delegating = Gate()
-
-    @a.agent("delegating")
-    async def delegates(input: Any, job: JobContext) -> Any:
-        await delegating.next()
-        return await (await job.delegate("count", 3)).result()
-
     first = await peer(a)
-    parent_id = (await first.submit("delegating"))["payload"]["job_id"]
+    parent_id = (await first.submit("delegating", 3))["payload"]["job_id"]
     second = await moved(first, b, peer)
     if away:
         refuse_once(monkeypatch)
-    delegating.emit(1)
+    gates.setdefault("delegating", Gate()).emit(1)
     frames = await read_to(second, 6)
     assert {f["job_id"] for f in frames} - {parent_id}
     ends = [f for f in frames if f["type"] == "job.result"]
@@ -258,19 +255,12 @@ async def test_a_job_that_was_accepted_is_run_although_the_log_fails(
 
 @pytest.mark.parametrize("known", [False, True], ids=["not-heard-yet", "heard-and-back"])
 async def test_an_agent_delegates_while_its_session_moves(
-    replica: MakeReplica, peer: OpenPeer, known: bool
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate], known: bool
 ) -> None:
     """Also if its replica has not heard of that, or the session has moved away and back."""
     a, b = replica(), replica()
-    delegating = Gate()
-
-    @a.agent("delegating")
-    async def delegates(input: Any, job: JobContext) -> Any:
-        await delegating.next()
-        return await (await job.delegate("count", 3)).result()
-
     first = await peer(a)
-    await first.submit("delegating")
+    await first.submit("delegating", 3)
     member = a._core._directory._member  # type: ignore[attr-defined]
     epoch = member.held[first.session_id]
     last = await moved(first, b, peer)
@@ -279,7 +269,7 @@ async def test_an_agent_delegates_while_its_session_moves(
     else:
         await first.ended()
         member.held[first.session_id] = epoch  # as before the wake-up
-    delegating.emit(1)
+    gates.setdefault("delegating", Gate()).emit(1)
     frames = await read_to(last, 6)
     ends = [f for f in frames if f["type"] in ("job.result", "job.error")]
     assert [f["payload"].get("result") for f in ends] == [3, 3], ends

@@ -70,7 +70,6 @@ class RequestHandler:
     ) -> None:
         self._jobs = jobs
         self._directory = directory
-        self._shared = directory.dialogue is not None
         self._mirrors = mirrors
         self._admission = admission
         self._limits = limits
@@ -105,8 +104,10 @@ class RequestHandler:
             if handler is None:
                 raise InvalidRequest(f"a client cannot send {frame.type[:80]!r} in a session")
             handling = handler(line, session, frame)
-            if handling is not None:
-                await (self._tasks.complete(handling, name="request") if self._shared else handling)
+            if handling is not None and self._directory.shared:
+                await self._tasks.complete(handling, name="request")
+            elif handling is not None:
+                await handling
         except Exception as error:
             if not line.unanswered:
                 raise
@@ -192,7 +193,7 @@ class RequestHandler:
                 self._tasks.spawn(self._mirrors.keep_following(session, watch), name="follow")
 
         def unwritten(error: RequestError) -> None:
-            if self._shared:  # it is stored, in the directory
+            if self._directory.shared:  # it is stored, in the directory
                 announce()
                 return
             if accepted.job is not None:

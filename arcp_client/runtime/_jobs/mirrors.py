@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -140,15 +139,13 @@ class Mirrors:
         Raises:
             RequestError: the directory cannot be reached.
         """
-        left = deque(watches)
-        try:
-            while left:
-                await self._continue(session, left[0])
-                left.popleft()
-        except BaseException:
-            for watch in left:
-                self._tasks.spawn(self.keep_following(session, watch), name="follow")
-            raise
+        for n, watch in enumerate(watches):
+            try:
+                await self._continue(session, watch)
+            except RequestError:
+                for left in watches[n:]:
+                    self._tasks.spawn(self.keep_following(session, left), name="follow")
+                raise
 
     async def keep_following(self, session: ServerSession, watch: Watch) -> None:
         """Continue a subscription, and try again while the directory cannot be reached."""

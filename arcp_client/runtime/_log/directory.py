@@ -283,6 +283,8 @@ class Directory(Protocol):
 
     withheld: frozenset[str]
     """Features that this runtime cannot offer, because their state stays in one process."""
+    shared: bool
+    """Whether there may be other replicas, which act on what the directory has stored."""
 
     @property
     def dialogue(self) -> SharedDialogue | None:

@@ -76,6 +76,7 @@ class LocalDirectory:
     """
 
     withheld: frozenset[str] = frozenset()
+    shared = False
     dialogue: SharedDialogue | None = None
 
     def __init__(self) -> None:

@@ -65,6 +65,7 @@ class PostgresDirectory:
     """
 
     withheld = frozenset({names.CREDENTIALS})
+    shared = True
 
     def __init__(self, database: Database, member: Membership, lease: float) -> None:
         self._db = database

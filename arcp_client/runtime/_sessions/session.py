@@ -145,9 +145,7 @@ class ServerSession:
 
     def take(self, record: Record) -> int:
         """Append an event if the session negotiated the event's feature; return the last number."""
-        if record.needs is None or record.needs in self.features:
-            return self.append(record)
-        return self.log.last
+        return self.append(record) if self.receives(record) else self.log.last
 
     def take_all(self, records: Sequence[Record]) -> None:
         """Do the same as `take` for each event, in less time for a history."""
