@@ -260,7 +260,7 @@ class SessionEngine:
     # ------------------------------------------------------------------ requests
 
     async def ask(self, request: Request) -> Any:
-        """Send a request, over the next link if there is none now, and wait for its answer (S7)."""
+        """Send a request, over the next link if need be, and wait for its answer (rule S7)."""
         assert self._carrier is not None
         driver = self._carrier.driver
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -491,7 +491,7 @@ class SessionEngine:
             extra=log_fields(session=info.id),
         )
 
-    # ------------------------------------------------------------------ processed events (S1)
+    # ------------------------------------------------------------------ processed events (rule S1)
 
     def active(self) -> None:
         """Schedule an acknowledgement and a save, at the first event after an idle time."""

@@ -211,7 +211,7 @@ class JobTable:
         self._early_events.close()
 
     def _unknown(self, job_id: str) -> JobStream | None:
-        """Make a stream for the early events of an unknown job (D12); ``None`` beyond the limit."""
+        """Make a stream for early events of an unknown job (rule D12); ``None`` at the limit."""
         if not self._early_events.admits(job_id):
             return None
         record = self._follow(JobRecord(job_id, self._owner, self.streams.memory))

@@ -202,7 +202,7 @@ class Lifecycle:
     async def _close(
         self, running: asyncio.Task[None], deadline: Deadline, *, drain: bool, tell: bool
     ) -> None:
-        """Close. Handlers, goodbye and transport share one deadline (S15)."""
+        """Close. Handlers, goodbye and transport share one deadline (rule S15)."""
         engine = self._engine
         streams = self._streams()
         if streams is not None:
@@ -233,7 +233,7 @@ class Lifecycle:
         await engine.close_store(forget=tell and not failed, deadline=deadline)
 
     def _warn_of_jobs(self) -> None:
-        """Warn of open jobs that the runtime ends with the session, against §6.7 (S21)."""
+        """Warn of open jobs that the runtime ends with the session, against §6.7 (rule S21)."""
         info = self._engine.info
         open_jobs = [job.id for job in self._jobs.open()]
         if info is None or info.jobs_run_on or not open_jobs or self._states.closed:

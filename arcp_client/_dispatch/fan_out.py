@@ -112,7 +112,7 @@ class FanOut:
             self._activity()
 
     def _report_untaken(self, events: list[Event]) -> None:
-        """Log the gaps that no consumer takes (S4)."""
+        """Log the gaps that no consumer takes (rule S4)."""
         for gap in events:
             if type(gap) is Gap and not any(one.takes(gap) for one in self._consumers):
                 _log.warning(

@@ -37,7 +37,7 @@ class Hooks(Generic[T]):
         return len(self._hooks)
 
     def add(self, hook: Callable[[T], Awaitable[Any] | Any]) -> None:
-        """Register a hook for later values, with the context variables of this call (D19)."""
+        """Register a hook for later values, with the context variables of this call (rule D19)."""
         check.a_function(f"the hook of {self._name}", hook)
         channel: EventChannel[T] = EventChannel(_WAITING, overflow="drop_oldest")
         self._hooks.append((hook, channel, copy_context()))

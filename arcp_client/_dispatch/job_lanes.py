@@ -178,5 +178,5 @@ class JobLanes:
 
 
 def _concerns_all(event: Event) -> bool:
-    """Whether the event is ordered relative to the events of all lanes (D2)."""
+    """Whether the event is ordered relative to the events of all lanes (rule D2)."""
     return event.job_id is None or isinstance(event, Gap)

@@ -24,7 +24,7 @@ _log = logging.getLogger("arcp_client.dispatch")
 
 
 class Notifications(Observable[Event]):
-    """``client.notifications``: hot, in arrival order, with independent observers (D4).
+    """``client.notifications``: hot, in arrival order, with independent observers (rule D4).
 
     An observer behind an operator of `arcp_client.rx` has processed an event when the operator's
     handler has ended. Any other observer has processed it when ``on_next`` has returned.
@@ -199,7 +199,7 @@ class _Observer:
         self._on_error = on_error
         self._on_completed = on_completed
         self._on_next: Callable[[Event], None] | None = on_next
-        self._context = contextvars.copy_context()  # that of the subscription (D19)
+        self._context = contextvars.copy_context()  # that of the subscription (rule D19)
 
     def caller(self) -> Callable[[Event], None]:
         """A function that passes events to ``on_next``, for one batch."""

@@ -108,7 +108,7 @@ class HandlerRegistration(Registration):
         self._failed = failed
         self._ended = ended
         self._timeout = timeout
-        # Handlers run in the context of the code that registered them, not of connect() (D19).
+        # Handlers run in the context of the code that registered them, not of connect() (rule D19).
         self._context = contextvars.copy_context()
         self._admits = event_filter.by_class
         self._exact = event_filter.exact

@@ -202,7 +202,7 @@ class Checkpointer:
             self._request_save()
 
     def hold_until_saved(self, session_id: str, *, fresh: bool) -> None:
-        """Hold events back until the resume token of a new welcome is saved (S5)."""
+        """Hold events back until the resume token of a new welcome is saved (rule S5)."""
         self._epoch += 1
         if fresh or session_id != self._session:
             while self._held:

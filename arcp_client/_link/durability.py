@@ -233,7 +233,7 @@ class Durability:
         self._writer.after(action)
 
     def hold_until_saved(self, session_id: str, *, fresh: bool) -> None:
-        """Hold events back until the resume token of a new welcome is saved (S5)."""
+        """Hold events back until the resume token of a new welcome is saved (rule S5)."""
         assert self._writer is not None
         self._session = session_id
         if fresh:
@@ -378,7 +378,7 @@ class Durability:
         )
 
     def _keep(self, job: OpenJob | None, end: Event | None) -> None:
-        """Move a job to the ended jobs, in the same checkpoint (S10)."""
+        """Move a job to the ended jobs, in the same checkpoint (rule S10)."""
         if job is not None and end is not None:
             self._ended_jobs.keep(job, end, beside=self._size_beside(job.job_id))
 

@@ -112,7 +112,7 @@ class Ingress:
             self._back_pressure.full = False
 
     async def _with_heartbeat_paused(self, waiting: Awaitable[None]) -> None:
-        """Wait with the heartbeat paused, because no frames are read meanwhile (D7)."""
+        """Wait with the heartbeat paused, because no frames are read meanwhile (rule D7)."""
         session, driver = self._driver.session, self._driver
         session.pause(driver.now)
         try:

@@ -217,7 +217,7 @@ class Exchange:
             self._unanswered(request, error, now)
 
     def expire(self, now: float) -> None:
-        """End the requests that have timed out. Late answers are still attributed to them (S14)."""
+        """End the requests that have timed out. Late answers still belong to them (rule S14)."""
         late = self._pending.expire(now)
         for request, error in late:
             self._unanswered(request, error, now)

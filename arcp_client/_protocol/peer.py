@@ -318,13 +318,13 @@ class Peer:
         return None
 
     def after_new_session(self, job: JobState) -> Recover | None:
-        """The needs of a job in a new session: its history after the last received event (S5)."""
+        """The needs of a job in a new session: history after the last received event (rule S5)."""
         return Recover(
             history=self.wants_history(job), after=self.history_start(job), poll_if_silent=False
         )
 
     def after_gap(self, job: JobState, position: int | None) -> Recover:
-        """The needs of a job after a gap: whether it still runs must be found out (S4)."""
+        """The needs of a job after a gap: whether it still runs must be found out (rule S4)."""
         return Recover(
             history=False, after=position, poll_if_silent=self.poll_if_silent, list_first=True
         )
@@ -332,7 +332,7 @@ class Peer:
     def after_acceptance(
         self, job: JobState, acceptance: AcceptanceContext, now: float
     ) -> Recover | None:
-        """The needs of an accepted job: a subscription, if its events do not come without one (S6).
+        """The needs of an accepted job: a subscription, if its events need one (rule S6).
 
         Args:
             job: the accepted job.
@@ -352,5 +352,5 @@ class Peer:
         return not job.from_now_on or self.view.receiver.skip_past(job)
 
     def history_start(self, job: JobState) -> int | None:
-        """The number after which a history starts; ``None`` for the whole history (S11)."""
+        """The number after which a history starts; ``None`` for the whole history (rule S11)."""
         return job.resume_after

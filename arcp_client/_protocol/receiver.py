@@ -321,7 +321,7 @@ class Receiver:
                     self._deliver(*each)
 
     def _stray(self, frame: Incoming) -> None:
-        """Report a frame whose number is too far ahead, and drop it (S17)."""
+        """Report a frame whose number is too far ahead, and drop it (rule S17)."""
         number, cursor = frame.event_seq, self.cursor
         assert number is not None
         text = f"a frame is numbered {number}, and {cursor} was the last: it was not taken"
@@ -345,7 +345,7 @@ class Receiver:
     # -- holes
 
     def settle(self, now: float, *, resumable: bool) -> None:
-        """Request a hole again, or give it up, when it is due (S3)."""
+        """Request a hole again, or give it up, when it is due (rule S3)."""
         self._now = now
         reassembly = self._reassembly
         if reassembly.should_resume(now):
@@ -416,7 +416,7 @@ class Receiver:
             last: the last one, if it is known.
             reason: the reason.
             job_id: the job of the events; any job by default.
-            doubt: have the jobs checked whose terminal message may be among the events (S4).
+            doubt: have the jobs checked whose terminal message may be among the events (rule S4).
             after: the last received number, for a gap without ``seq``, which is not part of the
                 sequence.
         """
@@ -489,7 +489,7 @@ class Receiver:
         return job.skips_past and moment < job.began_at and not of_result
 
     def _was_processed(self, seq: int) -> bool:
-        """Whether the checkpoint covers an event; if so, the event is not delivered again (S1)."""
+        """Whether the checkpoint covers an event; if so, it is not delivered again (rule S1)."""
         self.look()
         return seq in self._processed
 
@@ -519,7 +519,7 @@ class Receiver:
             self.ended(job_id, self._now)
 
     def _bad(self, frame: BadFrame) -> None:
-        """Report a frame that could not be read; with a number it counts as received (S3)."""
+        """Report a frame that could not be read; with a number it counts as received (rule S3)."""
         job = self._table.get(frame.job_id)
         marks = self.peer.identities(frame)
         if self.dedup.repeats(job, marks):

@@ -79,7 +79,7 @@ class Recovery:
         return peer.after_new_session(job)
 
     def check(self, peer: Peer, jobs: list[JobState], now: float) -> None:
-        """Check after a gap whether these jobs still run (S4)."""
+        """Check after a gap whether these jobs still run (rule S4)."""
         blind = False
         for job in jobs:
             first, job.first_missing = job.first_missing, None
@@ -107,7 +107,7 @@ class Recovery:
         *,
         elsewhere: bool,
     ) -> None:
-        """Start a plan for an accepted job that may have run without this session (S6)."""
+        """Start a plan for an accepted job that may have run without this session (rule S6)."""
         welcomed_at = self._negotiated.welcomed_at
         if accepted.accepted_at is not None and welcomed_at is not None:
             before = accepted.accepted_at < welcomed_at
@@ -200,7 +200,7 @@ class Recovery:
 
 
 def _combined(needs: Recover, before: Recover, job: JobState, *, resumed: bool) -> Recover:
-    """The needs of a job whose plan was interrupted on the previous link (S13).
+    """The needs of a job whose plan was interrupted on the previous link (rule S13).
 
     For another client's job, the history has the events that were missed on the previous link. For
     a job of this client, it does not have them.

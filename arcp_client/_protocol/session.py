@@ -268,7 +268,7 @@ class Session:
             self._refused_frame(refusal, live=before is State.LIVE, now=now)
 
     def _refused_frame(self, refusal: ArcpError, *, live: bool, now: float) -> None:
-        """Skip the refused frame, once it has ended several links (S18); see `obstacle`."""
+        """Skip the refused frame, once it has ended several links (rule S18); see `obstacle`."""
         self._out.report(f"a frame ended the link: {refusal}", refusal)
         if not live:
             return
@@ -420,7 +420,7 @@ class Session:
     # -- requests
 
     def request(self, request: Request, now: float) -> None:
-        """Send a request, now or as soon as a link is live (S7).
+        """Send a request, now or as soon as a link is live (rule S7).
 
         Raises:
             LocalProtocolError: the session is over.
@@ -530,7 +530,7 @@ class Session:
                 self._out.relink(answer)
 
     def _welcomed(self, welcome: Welcome, frame: ControlFrame, now: float) -> None:
-        """Start the session. Emit the new token first, in `Opened`, for the checkpoint (S5)."""
+        """Start the session. Emit the new token first, in `Opened`, for a checkpoint (rule S5)."""
         self._move("welcome")
         before, had_session = self._negotiated.session_id, self._handshake.had_session
         resumed = self._handshake.welcomed(welcome)

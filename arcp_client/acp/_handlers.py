@@ -36,7 +36,7 @@ class UpdateRegistration:
         self._handlers = handlers
         self.handler = handler
         self.kinds = kinds
-        # Handlers see what the code that registered them saw (D19).
+        # Handlers see what the code that registered them saw (rule D19).
         self.context = contextvars.copy_context()
 
     def dispose(self) -> None:

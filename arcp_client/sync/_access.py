@@ -121,7 +121,7 @@ class LoopAccess:
 
 
 async def _in_turn(function: Callable[[], Awaitable[T]]) -> T:
-    """Call a function when the calling handler is the running one of its lane (D10)."""
+    """Call a function when the calling handler is the running one of its lane (rule D10)."""
     await own_turn()
     return await function()
 

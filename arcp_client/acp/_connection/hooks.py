@@ -18,7 +18,7 @@ _log = logging.getLogger("arcp_client.acp")
 
 
 class Hook(Generic[T]):
-    """A function that runs in the context of its registration (D19)."""
+    """A function that runs in the context of its registration (rule D19)."""
 
     def __init__(self, function: Callable[[T], object]) -> None:
         self._function = function
