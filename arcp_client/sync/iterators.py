@@ -7,7 +7,6 @@ is slow. The loop thread checks every 50 ms how many events the reading thread h
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
@@ -51,7 +50,6 @@ class EventIterator(Iterator[E], Generic[E]):
         assert isinstance(source, Iteration | AttemptsIterator)
         self._access = access
         self._progress = _Progress(source)
-        self._held = [source]  # the only lasting reference, to be dropped in the loop thread
         self._batch: list[E] = []
         self._start = 0
 
@@ -89,9 +87,9 @@ class EventIterator(Iterator[E], Generic[E]):
         self._batch = []
 
     def __del__(self) -> None:
-        held = getattr(self, "_held", None)
-        if held is not None:
-            self._access.portal.post(held.clear)
+        progress = getattr(self, "_progress", None)
+        if progress is not None:
+            self._access.portal.post(progress.drop)
 
 
 class _Progress:
@@ -103,16 +101,18 @@ class _Progress:
         unwatched: no timer looks at `given`, so the reading thread starts one. Set by the loop.
     """
 
-    __slots__ = ("_source", "given", "unwatched")
+    __slots__ = ("_source", "_timer", "given", "unwatched")
 
     def __init__(self, source: Iteration[Any] | AttemptsIterator) -> None:
-        self._source = weakref.ref(source)
+        # The only lasting reference, which `drop` removes in the loop thread.
+        self._source: Iteration[Any] | AttemptsIterator | None = source
+        self._timer: asyncio.TimerHandle | None = None
         self.given = 0
         self.unwatched = True
 
     async def take(self, most: int) -> list[Any]:
         """Wait for the next items; those that were given are processed."""
-        source = self._source()
+        source = self._source
         if source is None:
             raise StopAsyncIteration
         items = await source.batch(self.given, most)
@@ -121,20 +121,24 @@ class _Progress:
 
     def close(self) -> None:
         """End the iterator."""
-        source = self._source()
-        if source is not None:
-            source.close()
+        if self._source is not None:
+            self._source.close()
+
+    def drop(self) -> None:
+        """End the iterator, whose reading thread no longer refers to it."""
+        self._source = None
+        if self._timer is not None:
+            self._timer.cancel()
 
     def watch(self) -> None:
         """Look at the reading thread again after a while."""
         if self.unwatched:
             self.unwatched = False
-            asyncio.get_running_loop().call_later(_EVERY, self._look)
+            self._timer = asyncio.get_running_loop().call_later(_EVERY, self._look)
 
     def _look(self) -> None:
         self.unwatched = True  # first: the reading thread looks at it after it has continued
-        source = self._source()
-        if source is not None and source.settle(self.given - 1):
+        if self._source is not None and self._source.settle(self.given - 1):
             self.watch()
 
 

@@ -136,16 +136,20 @@ def test_a_call_that_ends_late_after_an_interruption_is_dropped(portal: Portal) 
 
 
 @pytest.mark.usefixtures("untraced")
-def test_ten_thousand_calls_leave_no_thread_no_task_and_no_memory(
+def test_ten_thousand_calls_leave_no_thread_no_task_no_timer_and_no_memory(
     client: Client, portal: Portal
 ) -> None:
     def tasks() -> int:
         return len(asyncio.all_tasks())
 
+    def timers() -> int:
+        scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+        return sum(not timer.cancelled() for timer in scheduled)
+
     job = client.submit("say", 1)
     job.result()
     client.ping()
-    threads, before = threading.active_count(), portal.call(tasks)
+    threads, before, waiting = threading.active_count(), portal.call(tasks), portal.call(timers)
     gc.collect()
     objects = len(gc.get_objects())
     for number in range(CALLS // 5):
@@ -158,6 +162,7 @@ def test_ten_thousand_calls_leave_no_thread_no_task_and_no_memory(
         else:
             client.ping()
     assert portal.call(tasks) == before
+    assert portal.call(timers) <= waiting + 1  # one may belong to the link
     assert threading.active_count() == threads
     gc.collect()
     assert len(gc.get_objects()) - objects < 500
