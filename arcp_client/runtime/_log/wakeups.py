@@ -1,8 +1,9 @@
 """Wakes the other replicas through PostgreSQL's NOTIFY. Wake-ups carry ids and no data.
 
 NOTIFY takes a lock of the whole server until its transaction ends. So a wake-up is not a part of
-the transaction that wrote: it has a transaction of its own, whose commit does not wait for the
-disk. A lost wake-up delays a replica by at most one second, because each replica also polls.
+the transaction that wrote: it has a transaction of its own, which writes no data, so that its
+commit does not wait for the disk. A lost wake-up delays a replica by at most one second, because
+each replica also polls.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _log = logging.getLogger("arcp_client.runtime")
 
 LOOK = "?"
 """In a wake-up: something other than a job's events has changed."""
+_NOTIFY = "SELECT pg_notify($1, $2)"
 _FIRST_GATHER = 0.005
 _LAST_GATHER = 0.02
 """Seconds after a wake-up in which ids are gathered for the next one; more while there are any."""
@@ -72,7 +74,7 @@ class Wakeups:
         try:
             self._own.clear()
             async with self._db.connection() as other:
-                await other.execute("SELECT pg_notify($1, $2)", self._channel, self._replica)
+                await other.execute(_NOTIFY, self._channel, self._replica)
             async with asyncio.timeout(2.0):
                 await self._own.wait()
         except BaseException as error:
@@ -164,12 +166,8 @@ class Wakeups:
                 size += len(each) + 1
             try:
                 async with self._db.connection() as connection:
-                    await connection.execute(
-                        "SELECT set_config('synchronous_commit', 'off', true),"
-                        " pg_notify($1, u) FROM unnest($2::text[]) AS u",
-                        self._channel,
-                        payloads,
-                    )
+                    for payload in payloads:
+                        await connection.execute(_NOTIFY, self._channel, payload)
             except StorageError as error:  # the polls of the others find what has changed
                 _log.debug("replica %s cannot notify: %s", self._replica, error)
             await asyncio.sleep(gather)
