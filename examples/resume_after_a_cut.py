@@ -1,4 +1,4 @@
-"""A proxy cuts the connection twice in mid-stream; the session resumes, and nothing is missing."""
+"""A proxy cuts the connection twice during a job; the session resumes, and nothing is missing."""
 
 import argparse
 import asyncio

@@ -2,11 +2,12 @@
 
 When ``Buffer.soft`` events are outstanding, the reader pauses, and TCP slows the runtime down. The
 reader does not pause while a *message is awaited*: the answer to a request, or an event that a
-running handler waits for. In that case, beyond ``Buffer.hard``, it writes events to a file
-(`arcp_client._link.ingress`).
+running handler waits for. In that case it writes events to a file when memory is full
+(`arcp_client._link.ingress`). Memory is full when ``Buffer.hard`` events or ``Buffer.bytes`` are
+outstanding; while a handler waits for an event, only ``Buffer.bytes`` counts.
 
-The states of the reader: READING, HELD (it is paused), ASIDE (it writes events to the file) and
-FULL (it is paused because the file is full).
+The states of the reader: READING (`Reading.ON` or `Reading.BY_TURNS`), HELD (it is paused), ASIDE
+(it writes events to the file) and FULL (`Reading.ASIDE` while the file has no room: it is paused).
 
 =======  =======================================================  =======
 reader   on                                                       next
@@ -14,11 +15,11 @@ reader   on                                                       next
 READING  check: consumers keep up                                 READING
 READING  check: soft is reached, and a message is awaited         READING
 READING  check: soft is reached, and no message is awaited        HELD
-READING  check: hard is reached, and a message is awaited         ASIDE
+READING  check: memory is full, and a message is awaited          ASIDE
 HELD     consumers have caught up                                 READING
 HELD     a message is awaited                                     READING
 HELD     a message is awaited, and events wait in the file        ASIDE
-ASIDE    check: events wait in the file, or hard is reached       ASIDE
+ASIDE    check: events wait in the file, or memory is full        ASIDE
 ASIDE    check: the file is empty, and consumers have caught up   READING
 ASIDE    check: soft is reached, and no message is awaited        HELD
 ASIDE    the file has no room for a frame                         FULL
@@ -30,10 +31,8 @@ any      the link has ended                                       READING
 
 - The reader checks every few frames. In ASIDE, the check for HELD comes first.
 - *Consumers have caught up* when the slowest one has at most half of the soft limit outstanding.
-  For a check in ASIDE, it is enough that the limit which led there is no longer reached.
-- While a handler awaits an event, ``Buffer.hard`` does not apply: only ``Buffer.bytes`` limits the
-  memory.
-- If the file or memory is full, the reader cannot read what a handler waits for. That handler gets
+  For a check in ASIDE, it is enough that memory is no longer full.
+- If the file is full too, the reader cannot read what a handler waits for. That handler gets
   BufferFull.
 """
 

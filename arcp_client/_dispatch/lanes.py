@@ -1,7 +1,7 @@
 """Queues events for handlers and tracks which of them are processed.
 
-An event is *outstanding* from its arrival in the lane until its handler has ended; then it is
-*processed*. `registration` explains which lanes a handler has:
+An event is *outstanding* from its arrival in the lane until its handler has ended; then the lane
+has *processed* it. `registration` explains which lanes a handler has:
 
 - `SessionLane`: the events of all jobs. It is also the input queue (`_rx.buffer.Inbox`) of the Rx
   operator that calls the handler.
@@ -33,7 +33,7 @@ class Lane:
 
     Attributes:
         registration: the registration that owns the lane.
-        taken: number of events that the lane has accepted.
+        taken: number of events that were put into the lane.
         done: number of events of the lane whose handlers have ended.
         waiters: pairs of a count and the future to resolve when `done` reaches that count.
         edges: the waits of the running handler and of its child tasks, as edges of the `WaitGraph`.

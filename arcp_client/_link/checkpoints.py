@@ -1,19 +1,20 @@
-"""Writes checkpoints to a store, and delays events until the store covers them (rule S10).
+"""Writes checkpoints to a store, and delays events until they are reserved (rule S10).
 
-A checkpoint has two numbers. All events up to the *watermark* are processed. The *reservation* is
-saved before events are delivered: no handler gets an event above it. So the client that starts
-after a crash knows which unprocessed events a handler may have seen: those up to the reservation.
+A checkpoint has two numbers. All events up to the *watermark* are processed by all consumers. The
+*reserved number* is saved before events are delivered: no handler gets an event above it. So the
+client that starts after a crash knows which unprocessed events a handler may have seen: those up to
+the reserved number.
 
-The reservation ends ``every`` events after the last event that the fastest consumer has processed,
-so a slow consumer does not delay a fast one. Later events wait here. The slowest consumer sets the
+The reserved number is ``every`` above the last event that the fastest consumer has processed, so a
+slow consumer does not delay a fast one. Later events wait here. The slowest consumer sets the
 watermark. After a crash, all lanes get the events above the saved watermark again. Of these events:
 
-- At most ``every`` had been processed, that is, every consumer had finished with them.
+- At most ``every`` had been processed by all consumers.
 - At most ``every`` are marked as redelivered although no handler has seen them.
 
 The events of a client are in one of four states. In FLOW, an event is published when it arrives. In
-WAIT, events wait for a reservation. In TOKEN, they wait until the resume token of a new welcome is
-saved. In STOPPED, they wait for ever.
+WAIT, events wait until they are reserved. In TOKEN, they wait until the resume token of a new
+welcome is saved. In STOPPED, they wait for ever.
 
 ======  ================================================  =======
 events  on                                                next
@@ -34,8 +35,8 @@ TOKEN   saved, and a waiting event is not reserved        WAIT
 any     stopped                                           STOPPED
 ======  ================================================  =======
 
-There is one exception: if a welcome begins another session, all waiting events are published first,
-because the runtime does not send the events of the earlier session again.
+There is one exception to TOKEN: if a welcome begins another session, all waiting events are
+published first, because the runtime does not send the events of the earlier session again.
 """
 
 from __future__ import annotations
@@ -65,25 +66,25 @@ Item = Event | Callable[[], None]
 class Checkpointer:
     """Writes the checkpoints of one client, and holds events back until they are reserved.
 
-    While saves fail, no events above the reservation are delivered, and none above the saved
-    watermark acknowledged. A failure is logged once, and the save is retried every second; after
-    StoreLocked it is not.
+    While saves fail, no events above the reserved number are delivered, and no events above the
+    saved watermark are acknowledged. A failure is logged once, and the save is retried every
+    second. After StoreLocked, the save is not retried.
 
     Args:
         save: writes a checkpoint to the store.
-        snapshot: returns the current checkpoint with a given reservation; ``None`` before the first
-            welcome.
+        snapshot: returns the current checkpoint with a given reserved number; ``None`` before the
+            first welcome.
         saved: called with every saved checkpoint.
         fenced: called with StoreLocked when another client has taken the lock. Saving then ends.
         publish: publishes reserved events.
-        held_back: called when events wait for a reservation, which may depend on the progress of
-            handlers.
+        held_back: called when events wait to be reserved. This may take until handlers have
+            processed earlier events.
         reorder_block_end: returns the end of the block of numbers that are reserved together,
             because their events may be reordered.
         idle: whether all consumers have processed all published events.
-        urgent: whether a running handler waits for a later event. If so, reservations do not depend
-            on the progress of handlers.
-        every: events between two checkpoints, and the length of a reservation.
+        urgent: whether a running handler waits for a later event. If so, events are reserved
+            independently of the progress of handlers.
+        every: events between two checkpoints, and events that are reserved at a time.
         interval: seconds between two checkpoints.
     """
 
@@ -141,7 +142,7 @@ class Checkpointer:
 
     @property
     def held(self) -> int:
-        """The number of events that wait for a reservation."""
+        """The number of events that wait to be reserved."""
         return len(self._held)
 
     @property
@@ -276,12 +277,12 @@ class Checkpointer:
         return max(self._reserved, self._reorder_block_end(reached + self._every))
 
     def _request_reservation(self) -> None:
-        """Request a save if it extends the reservation or stores a new token."""
+        """Request a save if it raises the reserved number or stores a new token."""
         if self._token_waits or self._reservable() > self._reserved:
             self._request_save()
 
     def _reserve_ahead(self) -> None:
-        """Request the next reservation early, before the present one is used up."""
+        """Request the next reserved number before events reach the present one."""
         if self._top - self._done_saved >= self._step and self._idle():
             self._done = self._top
             self._request_save()

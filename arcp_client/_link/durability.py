@@ -215,7 +215,7 @@ class Durability:
     # ------------------------------------------------------------------ changes
 
     def offer(self, events: list[Event]) -> None:
-        """Publish events, in order, as soon as a reservation covers them (see `checkpoints`)."""
+        """Publish events, in order, as soon as they are reserved (see `checkpoints`)."""
         assert self._writer is not None
         for event in events:
             job_id = event.job_id
@@ -265,7 +265,7 @@ class Durability:
 
     @property
     def held(self) -> int:
-        """The number of events that wait for a reservation."""
+        """The number of events that wait to be reserved."""
         return self._writer.held if self._writer is not None else 0
 
     @property

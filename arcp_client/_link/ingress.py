@@ -37,11 +37,11 @@ class Ingress:
         driver: gets the frames for the session.
         back_pressure: decides when events wait in the file.
         spill: limit of the file in bytes.
-        keep: when the link ends, the frames in the file are kept in memory if they and the
-            unprocessed events take at most twice this many bytes.
+        keep: a number of bytes. When the link ends, the frames of the file are kept in memory if
+            they and the unprocessed events take at most twice this number.
 
     Attributes:
-        aside: the reader passes frames to `set_aside` and not to the driver.
+        aside: whether the reader passes frames to `set_aside` and not to the driver.
     """
 
     def __init__(

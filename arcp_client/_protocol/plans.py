@@ -1,13 +1,13 @@
 """Recovery plans: how the session gets the outcome of a job whose events might not arrive.
 
 A plan is a generator. It yields steps, is sent the answer to each, and is closed as soon as the
-job's end arrives. `Recovery` starts plans, and `PlanRunner` runs them. The `Peer` describes what a
-job needs in a `Recover` object.
+job's end arrives. `Recovery` starts plans, and `PlanRunner` runs them. The `Peer`, which adapts the
+session to one kind of runtime, describes the needs of a job with a `Recover` object.
 
-The usual plan is a ladder. It begins with the first of these requests that the runtime supports, or
-with ``list`` if `Recover.list_first` is set::
+The usual plan is a ladder of three requests: subscribe, list and resubmit. It begins with the first
+one that the runtime supports, or with ``list`` if `Recover.list_first` is set::
 
-    subscribe ──▶ running ──▶ watch, or done where events are known to come
+    subscribe ──▶ running ──▶ watch, or done if the runtime sends events by itself
         │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history
         ▼ refused                 └──▶ wait for the terminal message ──▶ given up
       list ─────▶ as above
@@ -15,9 +15,10 @@ with ``list`` if `Recover.list_first` is set::
         ▼ refused
       resubmit under the same key; if that is not possible: watch, or given up
 
-To *watch* means to wait for events, and to poll the job while it is silent. A job is given up only
-after the runtime has refused a request, does not list the job, or has reported that the job ended
-and then sent no terminal message.
+To *watch* means to wait for events, and to poll the job while it is silent. To *resubmit* is to
+send the submit again: a runtime that knows the key answers with the job, or with the stored
+outcome. The client gives a job up only if the runtime refused a request, does not list the job, or
+reported that the job ended and then sent no terminal message.
 """
 
 from __future__ import annotations

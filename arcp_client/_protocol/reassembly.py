@@ -1,13 +1,14 @@
 """Reorders frames by ``event_seq`` and finds holes.
 
 The *cursor* is the number up to which all frames were received. If a frame arrives whose number is
-higher than the next one, the missing numbers are a *hole*, and the frame waits. A replay of the
-runtime fills the hole, or `Reassembly.expire` gives it up: its numbers then count as lost. A frame
-whose number was seen before is a repeat.
+higher than the cursor plus one, the missing numbers are a *hole*, and the frame waits. A replay by
+the runtime fills the hole, or `Reassembly.expire` gives it up: its numbers then count as lost. A
+frame whose number was seen before is a repeat.
 
-This works only if numbers are as the specification defines them (§8.3). For runtimes whose numbers
-may be wrong, the `Peer` makes another `Reassembly`. For runtimes that mix up the order of a
-history, the `Peer` first sorts the history. `receiver` is the layer above.
+This works only if numbers are as the specification defines them (§8.3). The `Peer` adapts the
+session to one kind of runtime. For runtimes whose numbers may be wrong, it creates an object of a
+subclass of `Reassembly`. For runtimes that mix up the order of a history, it first sorts the
+history. `receiver` is the layer above.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ REMEMBERED = 1024
 
 
 class Placement(enum.Enum):
-    """The decision about an offered item."""
+    """The decision about an item that has arrived."""
 
     NEXT = "next"
     """In order: deliver it, then what `Reassembly.release` gives."""

@@ -30,12 +30,12 @@ class AcpSession(Listening):
     """One session of an agent, made for example by `AcpClient.new_session`.
 
     The session's updates, the agent's requests, and the answers to calls such as ``prompt`` and
-    ``load`` have one order, that of their arrival. Handlers run one after another in that order. A
-    request of the agent (a permission, a file, a terminal) starts once the handlers of all earlier
-    updates have ended, and then runs concurrently. A call returns once the handlers of all updates
-    before its answer have ended. A handler may call any method, even `prompt`: then the call
-    returns as soon as its answer arrives, and updates that came before the answer are handled after
-    the handler.
+    ``load`` have one order, that of their arrival. The handlers of updates run one after another in
+    that order. The handler of a request (a permission, a file, a terminal) starts once the handlers
+    of all earlier updates have ended, and then runs concurrently with later handlers. A call
+    returns once the handlers of all updates before its answer have ended. There is one exception: a
+    handler may call any method, even `prompt`, and such a call returns as soon as its answer
+    arrives; updates before the answer are handled when that handler has ended.
 
     Updates may also arrive between turns. They belong to the session, not to a prompt.
     """

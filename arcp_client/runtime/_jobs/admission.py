@@ -33,7 +33,7 @@ __all__ = ["Acceptance", "Admission", "Delegation", "job_input"]
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """A request of an agent to another agent (§10). With ``lease=None``, the lease is passed on."""
+    """A request of an agent to another agent (§10); by default with the lease of its job."""
 
     agent: str
     input: Any = None
