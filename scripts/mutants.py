@@ -2,8 +2,9 @@
 
 ``make mutants MODULES="arcp_client/_link" SAMPLE=20 SEED=1`` takes 20 changes of that folder, runs
 for each one the tests that reach its line, and prints those after which every test still passes.
-It works in copies of the tree. Which tests reach a line is measured once for a state of the tree
-and kept in ``build/mutants``.
+It works in copies of the tree. In each, one process loads pytest and the libraries and forks for
+each run of tests; the fork imports the package. Which tests reach a line is measured once for a
+state of the tree and kept in ``build/mutants``.
 
 A change that alters nothing a test could see is an equivalent: `EQUIVALENTS` names it and says why.
 
@@ -15,7 +16,9 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import gc
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -26,13 +29,16 @@ import sys
 import tempfile
 import time
 import tomllib
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import coverage
 
@@ -44,8 +50,18 @@ LEFT_OUT = shutil.ignore_patterns(
 )
 _FIRST = 40
 """How many of the closest tests are run before the others."""
+_GRACE = 60.0
+"""Seconds that tests may take beyond four times what they have taken before."""
 OUTCOMES = "MUTANTS_OUTCOMES"
 """The environment variable that names the file for outcomes and durations of tests."""
+FORKS = "MUTANTS_FORKS"
+"""The environment variable with the descriptor on which a process is asked to fork."""
+LIBRARIES = (
+    *("aiohttp.web", "hypothesis.stateful", "msgspec.json", "pydantic.fields", "pydantic.main"),
+    "reactivex",
+)
+"""What is imported before the forks: the imports of many tests that take the longest."""
+_PYTEST = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
 
 # ------------------------------------------------------------------------- changes
 
@@ -387,38 +403,84 @@ class Copy:
         (self.path / path).write_bytes(source)
         os.utime(self.path / path, ns=(self._clock, self._clock))
 
-    def passes(self, tests: Sequence[Test]) -> tuple[int | None, str]:
-        """Run tests until one fails; what `run` returns."""
-        names = self.path / ".names"
-        names.write_text("\n".join(sorted(test.name for test in tests)))
-        seconds = 60 + 4 * sum(test.seconds for test in tests)
-        return self.run("-x", "--timeout=60", f"@{names}", seconds=seconds)
+    def environment(self) -> dict[str, str]:
+        """What tests in this copy see; compiled files are kept for the next run."""
+        left_out = ("PYTEST_XDIST", "PYTHONDONTWRITEBYTECODE")
+        outer = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+        return {**outer, "PYTHONPATH": str(self.path), "HYPOTHESIS_PROFILE": "dev"}
 
-    def run(self, *arguments: str, seconds: float, **more: str) -> tuple[int | None, str]:
-        """The exit code of pytest, None after a time-out, and what it said."""
-        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
-        outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_XDIST")}
-        env = {**outer, "PYTHONPATH": str(self.path), "HYPOTHESIS_PROFILE": "dev", **more}
+
+class Forks:
+    """Runs tests of a copy in forks of a process that has pytest and the libraries loaded.
+
+    The process has not imported the package: a fork finds it as it then is, like a new process.
+    """
+
+    def __init__(self, copy: Copy) -> None:
+        self.copy = copy
+        self._said = copy.path / ".said"
+        shutil.copy(__file__, copy.path / "mutants_plugin.py")
+        self._asked, theirs = Pipe()
         # To a file: processes that a test leaves behind must not hold a pipe open.
-        with (self.path / ".said").open("w+") as said:
-            process = subprocess.Popen(
-                [*command, *arguments], cwd=self.path, env=env, stdin=subprocess.DEVNULL,
-                stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+        with theirs, self._said.open("a") as said:
+            self._process = subprocess.Popen(
+                [*_PYTEST, "-x", "--timeout=30", "-p", "mutants_plugin", "."],
+                cwd=copy.path, env={**copy.environment(), FORKS: str(theirs.fileno())},
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=said,
+                stderr=subprocess.STDOUT,
             )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._asked.close()
+        self._process.wait()
+
+    def passes(self, tests: Sequence[Test]) -> tuple[int | None, str]:
+        """Run tests until one fails: the exit code, None after a time-out, and what pytest said."""
+        os.truncate(self._said, 0)
+        try:
+            self._asked.send(sorted(test.name for test in tests))
+            fork: int = self._asked.recv()
+            in_time = self._asked.poll(_GRACE + 4 * sum(test.seconds for test in tests))
+            if not in_time:
+                os.killpg(fork, signal.SIGKILL)
+            code: int = self._asked.recv()
+        except (EOFError, OSError):
+            said = self._said.read_text()
+            raise SystemExit(f"the tests cannot be run:\n{said[-4000:]}") from None
+        return code if in_time else None, self._said.read_text()
+
+
+def pytest_collection(session: Any) -> None:
+    """As a plugin of pytest: fork for each list of tests that is asked for, and run it there."""
+    if FORKS not in os.environ:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in LIBRARIES:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    if any(name.partition(".")[0] == "arcp_client" for name in sys.modules):
+        print("the package has been imported before the tests are collected", flush=True)
+        os._exit(1)
+    gc.freeze()
+    with Connection(int(os.environ.pop(FORKS))) as asking:
+        while True:
             try:
-                code: int | None = process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                _end(process)
-            said.seek(0)
-            return code, said.read()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+                tests = asking.recv()
+            except EOFError:
+                os._exit(0)
+            if (fork := os.fork()) == 0:
+                os.setsid()
+                session.config.args = tests
+                return
+            asking.send(fork)
+            os.waitid(os.P_PID, fork, os.WEXITED | os.WNOWAIT)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(fork, signal.SIGKILL)  # what the tests have left behind
+            asking.send(os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]))
 
 
 def measured(root: Path, tests: Sequence[str], kept: Path, processes: int) -> Reach:
@@ -432,13 +494,17 @@ def measured(root: Path, tests: Sequence[str], kept: Path, processes: int) -> Re
             copy = Copy(root, Path(folder) / "tree")
             settings = copy.path / ".mutants-coverage"
             settings.write_text(f"[run]\nsource_pkgs = arcp_client\ndata_file = {folder}/data\n")
-            shutil.copy(__file__, Path(folder) / "mutants_plugin.py")
+            shutil.copy(__file__, copy.path / "mutants_plugin.py")
             spread = ["--numprocesses", str(processes), "--dist", "loadfile"] if processes else []
-            code, said = copy.run(
-                *tests, *spread, "-p", "mutants_plugin", "--cov", "--cov-context=test",
-                f"--cov-config={settings}", "--cov-report=", seconds=7200,
-                PYTHONPATH=f"{copy.path}{os.pathsep}{folder}", **{OUTCOMES: f"{folder}/outcomes"},
+            run = subprocess.run(
+                [
+                    *_PYTEST, *tests, *spread, "-p", "mutants_plugin", "--cov",
+                    "--cov-context=test", f"--cov-config={settings}", "--cov-report=",
+                ],
+                cwd=copy.path, env={**copy.environment(), OUTCOMES: f"{folder}/outcomes"},
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
             )  # fmt: skip
+            code, said = run.returncode, run.stdout + run.stderr
             if code not in (0, 1):
                 raise SystemExit(f"the tests cannot be run:\n{said[-4000:]}")
             if code:
@@ -492,7 +558,7 @@ class Judge:
         self._known = known
         self._budget = budget
 
-    def of(self, mutant: Mutant, copy: Copy) -> Judged:
+    def of(self, mutant: Mutant, forks: Forks) -> Judged:
         source = (self._root / mutant.path).read_bytes()
         if (mutant.path, *mutant.difference(source)) in self._known:
             return Judged(mutant, "equivalent", "")
@@ -500,15 +566,15 @@ class Judge:
         if not reaching:
             return Judged(mutant, "not reached", "")
         tests = chosen(reaching, mutant.path, self._budget)
-        copy.write(mutant.path, mutant.applied(source))
+        forks.copy.write(mutant.path, mutant.applied(source))
         try:
             # Most changes are noticed by the first few.
             for some in filter(None, (tests[:_FIRST], tests[_FIRST:])):
-                code, said = copy.passes(some)
+                code, said = forks.passes(some)
                 if code != 0:
                     return Judged(mutant, "noticed", "time-out" if code is None else _failed(said))
         finally:
-            copy.write(mutant.path, source)
+            forks.copy.write(mutant.path, source)
         return Judged(mutant, "survives", f"{len(tests)} of {len(reaching)} tests")
 
 
@@ -541,17 +607,17 @@ def _files(root: Path, modules: Sequence[str]) -> Iterator[str]:
 
 
 def judged(judge: Judge, root: Path, taken: Sequence[Mutant], processes: int) -> Iterator[Judged]:
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        free: SimpleQueue[Copy] = SimpleQueue()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, contextlib.ExitStack() as stack:
+        free: SimpleQueue[Forks] = SimpleQueue()
         for number in range(processes):
-            free.put(Copy(root, Path(folder) / str(number)))
+            free.put(stack.enter_context(Forks(Copy(root, Path(folder) / str(number)))))
 
         def one(mutant: Mutant) -> Judged:
-            copy = free.get()
+            forks = free.get()
             try:
-                return judge.of(mutant, copy)
+                return judge.of(mutant, forks)
             finally:
-                free.put(copy)
+                free.put(forks)
 
         with ThreadPoolExecutor(processes) as pool:
             yield from pool.map(one, taken)
@@ -601,12 +667,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         taken = sampled(root, options.modules, options.sample, options.seed)
         reach = measured(root, options.tests, root / "build" / "mutants", options.processes)
+        judge = Judge(root, reach, Equivalents(options.equivalents), options.budget)
+        found = judged(judge, root, taken, max(options.processes, 1))
+        return 0 if report(root, found, options.verbose) else 1
     except SystemExit as error:
         print(error, file=sys.stderr)
         return 2
-    judge = Judge(root, reach, Equivalents(options.equivalents), options.budget)
-    found = judged(judge, root, taken, max(options.processes, 1))
-    return 0 if report(root, found, options.verbose) else 1
 
 
 if __name__ == "__main__":

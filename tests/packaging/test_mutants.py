@@ -95,6 +95,37 @@ def test_a_planted_survivor_is_shown_and_the_rest_is_noticed(
     assert (tree / "arcp_client" / "planted.py").read_text() == PACKAGE
 
 
+def test_a_change_that_makes_a_test_wait_for_ever_is_noticed(
+    script: ModuleType,
+    tree: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(script, "_GRACE", 1.0)
+    (tree / "arcp_client" / "planted.py").write_text(
+        "def emptied(items):\n    while items:\n        del items[0]\n"
+    )
+    (tree / "tests" / "test_planted.py").write_text(
+        "from arcp_client.planted import emptied\n\n\n"
+        "def test_lists_are_emptied():\n    items = [1, 2]\n    emptied(items)\n"
+        "    assert not items\n"
+    )
+    arguments = ["arcp_client", "--sample=0", "--processes=0", "--tests", "tests", "--verbose"]
+    assert script.main([*arguments, f"--root={tree}"]) == 0
+    said = capsys.readouterr().out
+    assert "planted.py:3: deleted, noticed time-out" in said
+
+
+def test_a_package_that_is_imported_before_the_forks_is_refused(
+    script: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fork of a process that has the package would run it as it was."""
+    (tree / "conftest.py").write_text("import arcp_client\n")
+    arguments = ["arcp_client", "--sample=1", "--processes=0", "--tests", "tests"]
+    assert script.main([*arguments, f"--root={tree}"]) == 2
+    assert "the package has been imported before" in capsys.readouterr().err
+
+
 def test_an_equivalent_may_name_the_line_before_the_change(
     script: ModuleType, tmp_path: Path
 ) -> None:
