@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcp_client._tasks import TaskOwner
 from arcp_client._wire.stamp import Record
+from arcp_client.runtime._log.entries import Entry, Freed
+from arcp_client.runtime._log.event_log import MemoryEventLog
+from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import JobHistory, SessionLog
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from arcp_client.testing import VirtualClock
@@ -46,6 +50,19 @@ def session() -> ServerSession:
 def leave(session: ServerSession) -> None:
     assert session.outlet is not None
     assert session.detach(session.outlet)
+
+
+class Log(MemoryEventLog):
+    """Notes what it is told to free."""
+
+    durable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.freed: list[int] = []
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        self.freed += [entry.floor for entry in entries if isinstance(entry, Freed)]
 
 
 @pytest.mark.parametrize(
@@ -144,3 +161,33 @@ async def test_a_history_is_copied_up_to_the_limits_of_the_session() -> None:
         session.progress()
         assert session.log.last - outlet.cursor <= 1024
     assert (feed.next, session.log.last, broken) == (2500, 2500, [])
+
+
+async def test_a_durable_log_is_told_of_evicted_events_by_the_thousand(
+    clock: VirtualClock,
+) -> None:
+    """Else it would keep for ever what no client can get any more."""
+    log, tasks = Log(), TaskOwner("session test")
+    journal = Journal(log, tasks, 1 << 30)
+    session = ServerSession("sess_1", "alice", SessionLog(10, 1 << 30), journal=journal)
+
+    def append(events: int) -> None:
+        for _ in range(events):
+            record = Record(b"m", b"job.event", b"", b"{}", size=10)
+            session.sending(session.append(record), record)
+
+    append(10 + 1023)
+    await journal.drain(10)
+    assert log.freed == []
+    append(1 + 1024)
+    await journal.drain(10)
+    assert log.freed == [1024, 2048]
+    append(500)
+    session.acknowledge(session.log.last)
+    append(10 + 1023)
+    await journal.drain(10)
+    assert log.freed == [1024, 2048, 2558]
+    append(1)
+    await journal.drain(10)
+    assert log.freed == [1024, 2048, 2558, 3582]
+    await tasks.close()
