@@ -1,7 +1,9 @@
-"""Queues frames in an unlinked temporary file when memory has no room for them (rule D6).
+"""Queues frames in an unlinked temporary file when memory has no room for them.
 
 The client's link and the sessions of an ACP agent use such files. Files with the same `ByteBudget`
 share its limit on disk.
+
+See rule D6 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ class Consumers:
     async def drained(self) -> None:
         """Wait until handlers, except the calling one, have processed the published events."""
         for registration in self._not_exempt():
-            reached = [(lane, lane.taken) for lane in registration.lanes]
+            reached = [(lane, lane.accepted) for lane in registration.lanes]
             await self.wait_graph.wait_for(reached, "handlers", but_own=True)
         await self.notifications.drained()
 

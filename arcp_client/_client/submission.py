@@ -1,6 +1,8 @@
-"""Checks, copies and encodes the arguments of a submit (rule S6).
+"""Checks, copies and encodes the arguments of a submit.
 
 The payload is encoded once, so that it has the same bytes each time it is sent.
+
+See rule S6 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

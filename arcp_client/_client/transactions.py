@@ -1,7 +1,9 @@
-"""Calls handlers in transactions of a store, for exactly-once effects (rule D22).
+"""Calls handlers in transactions of a store, for exactly-once effects.
 
 ``consumers`` is the layer above. The store's `Transactions` make the transactions and record which
 events were handled; this module names the handlers and the events.
+
+See rule D22 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Assembles a streamed result from its chunks (§8.4), with limited memory (rule D13).
+"""Assembles a streamed result from its chunks (§8.4), with limited memory.
 
 Each chunk counts once, in the order of ``chunk_seq``. A result of more than 8 MiB is kept in a
 temporary file. An incomplete result raises ResultIncomplete (rule S19).
+
+See rule D13 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

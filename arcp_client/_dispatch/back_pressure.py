@@ -1,4 +1,4 @@
-"""Decides when the reader of the link pauses because consumers are behind (back-pressure, rule D6).
+"""Decides when the reader of the link pauses because consumers are behind (back-pressure).
 
 When ``Buffer.soft`` events are outstanding, the reader pauses, and TCP slows the runtime down. The
 reader does not pause while a *message is awaited*: the answer to a request, or an event that a
@@ -6,8 +6,9 @@ running handler waits for. In that case it writes events to a file when memory i
 (`arcp_client._link.ingress`). Memory is full when ``Buffer.hard`` events or ``Buffer.bytes`` are
 outstanding; while a handler waits for an event, only ``Buffer.bytes`` counts.
 
-The states of the reader: READING (`Reading.ON` or `Reading.BY_TURNS`), HELD (it is paused), ASIDE
-(it writes events to the file) and FULL (`Reading.ASIDE` while the file has no room: it is paused).
+The states of the reader: READING (`Reading.ON`, or `Reading.BY_TURNS`: it lets consumers run
+between reads), HELD (it is paused), ASIDE (it writes events to the file) and FULL (it is paused
+because the file has no room; `Reading` has no value for this).
 
 =======  =======================================================  =======
 reader   on                                                       next
@@ -29,11 +30,14 @@ FULL     the file is empty, and consumers have caught up          READING
 any      the link has ended                                       READING
 =======  =======================================================  =======
 
-- The reader checks every few frames. In ASIDE, the check for HELD comes first.
+- The reader checks every few frames. If two checks apply, the one for ASIDE comes first in READING,
+  the one for HELD in ASIDE.
 - *Consumers have caught up* when the slowest one has at most half of the soft limit outstanding.
   For a check in ASIDE, it is enough that memory is no longer full.
 - If the file is full too, the reader cannot read what a handler waits for. That handler gets
   BufferFull.
+
+See rule D6 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Finds the handler call that code runs in, and detects deadlocks between calls (rule D10).
+"""Finds the handler call that code runs in, and detects deadlocks between calls.
 
 A handler that waits for its own end, directly or through other handlers, would wait for ever. To
 find such waits, a context variable holds which call of which lane is running. The tasks that a
 handler starts, its *child tasks*, inherit the variable. A task that outlives the call belongs to no
 call.
+
+See rule D10 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Limits the buffering of events that arrive before `job.accepted` (rule D12).
+"""Limits the buffering of events that arrive before `job.accepted`.
 
 These early events are kept for their job, for a limited time and for a limited number of jobs. If
 the job is never accepted, only the consumers of the whole session get its events.
+
+See rule D12 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A consumer is a registration (`HandlerRegistration`), an iterator, or the observers of
 ``client.notifications``. An event is *outstanding* in a consumer from `Consumer.accept` until the
-consumer has finished with it, and *processed* when it is outstanding in no consumer (rule D3). The
-watermark is the number up to which all events are processed.
+consumer has finished with it, and *processed* when it is outstanding in no consumer (rule D3 in
+docs/explanation/rules.md). The watermark is the number up to which all events are processed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Queues events for a handler under `Order.JOB`, in a lane for each job.
 
 An event that concerns all jobs (a `Gap`, or an event of the session) is handled after all earlier
-events and before all later ones (rule D2). Until then it and the events after it are *held*.
+events and before all later ones (rule D2 in docs/explanation/rules.md). Until then it and the
+events after it are *held*.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class JobLane(Lane):
         self._later: list[tuple[int, float]] | None = None
 
     @property
-    def taken(self) -> int:  # type: ignore[override]
+    def accepted(self) -> int:  # type: ignore[override]
         """The number of events that the lane has accepted."""
         return self.done + len(self.events)
 
@@ -86,7 +87,7 @@ class JobLane(Lane):
         if lanes.held:
             lanes.release_held()
         if gate.watching and gate.progress_wanted:
-            self.report_progress(lanes.taken - lanes.done)
+            self.report_progress(lanes.accepted - lanes.done)
         return more
 
 
@@ -94,7 +95,7 @@ class JobLanes:
     """The lanes of one registration.
 
     Attributes:
-        taken: number of events accepted, held ones included.
+        accepted: number of events, held ones included.
         done: number of events whose handlers have ended.
         held: the events, with their arrival times, that must wait for all lanes.
 
@@ -108,14 +109,14 @@ class JobLanes:
         self._gate = gate
         self._table: dict[str | None, JobLane] = {}
         self._sweep_at = _LANES
-        self.taken = 0
+        self.accepted = 0
         self.done = 0
         self.held: deque[tuple[Event, float]] = deque()
 
     def add(self, events: list[Event], now: float, sink: LaneSink[Event, object]) -> None:
         """Queue events in their lanes, up to the first one that must wait for all lanes."""
         self._sink = sink
-        self.taken += len(events)
+        self.accepted += len(events)
         if self.held:
             self.held.extend((event, now) for event in events)
             return
@@ -151,7 +152,7 @@ class JobLanes:
 
     def release_held(self) -> None:
         """If all lanes are done, queue a held event that concerns all jobs, or those before it."""
-        if len(self.held) < self.taken - self.done:
+        if len(self.held) < self.accepted - self.done:
             return
         event, now = self.held.popleft()
         together = [event]
@@ -170,7 +171,7 @@ class JobLanes:
             lane.abandon()
         self._table.clear()
         self.held.clear()
-        self.done = self.taken
+        self.done = self.accepted
 
     def __iter__(self) -> Iterator[JobLane]:
         """The lanes with outstanding events."""

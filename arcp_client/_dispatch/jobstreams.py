@@ -1,6 +1,7 @@
 """Routes each job's events to the job's replay buffer and iterators, as one consumer for all jobs.
 
-A stream exists from the first event of its job on, even if the job is not accepted yet (rule D12).
+A stream exists from the first event of its job on, even if the job is not accepted yet (rule D12 in
+docs/explanation/rules.md).
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Queues events for handlers and tracks which of them are processed.
 
 An event is *outstanding* from its arrival in the lane until its handler has ended; then the lane
-has *processed* it. `registration` explains which lanes a handler has:
+has *processed* it. An operator of the package `_rx` removes events from the lanes and calls the
+handlers. `registration` explains which lanes a handler has:
 
-- `SessionLane`: the events of all jobs. It is also the input queue (`_rx.buffer.Inbox`) of the Rx
-  operator that calls the handler.
-- `BatchLane`: a `SessionLane` from which the operator takes several events at once.
-- `JobLane`: the events of one job. The workers of the operator (`_rx.lanes.LaneSink`) take events
+- `SessionLane`: the events of all jobs. It is also the input queue (`_rx.buffer.Inbox`) of the
+  operator.
+- `BatchLane`: a `SessionLane` from which the operator removes several events at once.
+- `JobLane`: the events of one job. The workers of the operator (`_rx.lanes.LaneSink`) remove events
   from the lanes of several jobs, which `job_lanes` holds.
 """
 
@@ -33,7 +34,7 @@ class Lane:
 
     Attributes:
         registration: the registration that owns the lane.
-        taken: number of events that were put into the lane.
+        accepted: number of events that were put into the lane.
         done: number of events of the lane whose handlers have ended.
         waiters: pairs of a count and the future to resolve when `done` reaches that count.
         edges: the waits of the running handler and of its child tasks, as edges of the `WaitGraph`.
@@ -41,7 +42,7 @@ class Lane:
 
     __slots__ = ("_over", "done", "edges", "gate", "registration", "waiters")
 
-    taken: int
+    accepted: int
 
     def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
         self.registration = registration
@@ -69,7 +70,7 @@ class Lane:
 
     def runs(self, number: int) -> bool:
         """Whether the handler call with that ordinal is running, or runs next."""
-        return self.done == number < self.taken
+        return self.done == number < self.accepted
 
     def last_of(self, job_id: str) -> int | None:
         """The value that `done` has once the job's outstanding events are processed.
@@ -99,7 +100,7 @@ class Lane:
 
     def abandon(self) -> None:
         """Drop the outstanding events, count them as done, and resolve all waiters."""
-        self.done = self.taken
+        self.done = self.accepted
         self.clear_events()
         self._resolve_waiters()
 
@@ -127,13 +128,13 @@ class SessionLane(Lane):
     the batches are shared by all consumers.
     """
 
-    __slots__ = ("_batches", "_idle", "_sink", "queue", "taken")
+    __slots__ = ("_batches", "_idle", "_sink", "accepted", "queue")
 
     evicts = False
 
     def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
         super().__init__(registration, gate)
-        self.taken = 0
+        self.accepted = 0
         self.queue: deque[Event] = deque()
         self._batches: deque[tuple[int, float, list[Event]]] = deque()
         self._idle = True
@@ -146,8 +147,8 @@ class SessionLane(Lane):
         batches = self._batches
         while batches and batches[0][0] + len(batches[0][2]) <= self.done:
             batches.popleft()
-        batches.append((self.taken, now, events))
-        self.taken += len(events)
+        batches.append((self.accepted, now, events))
+        self.accepted += len(events)
 
     def waiting(self) -> Iterator[Event]:
         for first, _, events in self._batches:
@@ -203,7 +204,7 @@ class SessionLane(Lane):
     def release(self, processed: bool = True) -> None:
         """Count the current event as done. With ``processed=False`` it stays outstanding."""
         done = self.done + 1
-        if processed and done <= self.taken:  # otherwise the handler has abandoned the lane
+        if processed and done <= self.accepted:  # otherwise the handler has abandoned the lane
             self.done = done
             set_call((self, done))
             if self.waiters:
@@ -213,7 +214,7 @@ class SessionLane(Lane):
                 if gate.follower is not None:
                     gate.follower(self._at(done - 1))
                 if gate.progress_wanted:
-                    self.report_progress(self.taken - done)
+                    self.report_progress(self.accepted - done)
 
     def _at(self, number: int) -> Event:
         return next(
@@ -243,7 +244,7 @@ class BatchLane(SessionLane):
 
     def add(self, events: list[Event], now: float) -> None:
         super().add(events, now)
-        if self.taken - self.done >= self._full:
+        if self.accepted - self.done >= self._full:
             self.flush()
 
     def current(self) -> Sequence[Event]:
@@ -301,7 +302,7 @@ class BatchLane(SessionLane):
         events, self._current = self._current, []
         if not processed:
             return
-        self.done = done = min(self.done + len(events), self.taken)
+        self.done = done = min(self.done + len(events), self.accepted)
         set_call((self, done))
         if self.waiters:
             self._resolve_waiters()

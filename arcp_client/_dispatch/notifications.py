@@ -1,4 +1,7 @@
-"""Publishes events as ``client.notifications``, a hot Observable (rule D4)."""
+"""Publishes events as ``client.notifications``, a hot Observable.
+
+See rule D4 in docs/explanation/rules.md.
+"""
 
 from __future__ import annotations
 

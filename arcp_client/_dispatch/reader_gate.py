@@ -1,6 +1,7 @@
 """Declares the interface through which consumers report progress, so that the reader continues.
 
-`BackPressure` implements it: it pauses the reader of the link while consumers are behind (rule D6).
+`BackPressure` implements it: it pauses the reader of the link while consumers are behind (rule D6
+in docs/explanation/rules.md).
 """
 
 from __future__ import annotations

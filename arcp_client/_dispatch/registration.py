@@ -1,4 +1,4 @@
-"""Calls the handler of one registration for its events, lane by lane (rules D1 and D2).
+"""Calls the handler of one registration for its events, lane by lane.
 
 A *lane* is a queue of events, and a *sink* takes events from lanes and calls the handler. A sink
 starts the next call for a lane after the previous one has ended. The sinks are those of the public
@@ -11,6 +11,8 @@ Rx operators:
   whose workers take events from several lanes concurrently, as in ``rx.concat_map_async_by``.
 
 A registration passes events to its sink directly, without an Observable.
+
+See rules D1 and D2 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations
@@ -188,7 +190,7 @@ class HandlerRegistration(Registration):
     @property
     def outstanding(self) -> int:
         lanes = self._by_job if self._lane is None else self._lane
-        return lanes.taken - lanes.done
+        return lanes.accepted - lanes.done
 
     @property
     def lanes(self) -> Iterator[Lane]:

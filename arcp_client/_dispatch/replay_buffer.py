@@ -1,7 +1,9 @@
-"""Keeps the recent events of each job, for iterators that start late (rule D8).
+"""Keeps the recent events of each job, for iterators that start late.
 
 The buffer of a job keeps its last 1,024 events, but no more than 1 MiB of memory; all buffers of a
 client together keep 16 MiB. These events do not count for back-pressure.
+
+See rule D8 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Async iterators over the events of one job, replay buffer included, or of the session (rule D8).
+"""Async iterators over the events of one job, replay buffer included, or of the session.
 
 An item counts as processed when the next one is requested. The client holds iterators weakly, so
 leaving a loop with ``break`` unregisters its iterator. A reader in another thread gets several
 items at a time, and reports how many it has processed.
+
+See rule D8 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Acknowledges processed events, at most every 250 ms (rule S1, §6.5)."""
+"""Acknowledges processed events, at most every 250 ms (§6.5).
+
+See rule S1 in docs/explanation/rules.md.
+"""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""Writes checkpoints to a store, and delays events until they are reserved (rule S10).
+"""Writes checkpoints to a store, and delays events until they are reserved.
 
 A checkpoint has two numbers. All events up to the *watermark* are processed by all consumers. The
-*reserved number* is saved before events are delivered: no handler gets an event above it. So the
-client that starts after a crash knows which unprocessed events a handler may have seen: those up to
-the reserved number.
+*reserved number* is saved before events are delivered: no handler gets an event above it, except as
+said below. So the client that starts after a crash knows which unprocessed events a handler may
+have seen: those up to the reserved number.
 
 The reserved number is ``every`` above the last event that the fastest consumer has processed, so a
 slow consumer does not delay a fast one. Later events wait here. The slowest consumer sets the
 watermark. After a crash, all lanes get the events above the saved watermark again. Of these events:
 
-- At most ``every`` had been processed by all consumers.
+- At most ``every`` had been processed by all consumers since the last save.
 - At most ``every`` are marked as redelivered although no handler has seen them.
 
-The events of a client are in one of four states. In FLOW, an event is published when it arrives. In
+The stream of events has one of four states. In FLOW, an event is published when it arrives. In
 WAIT, events wait until they are reserved. In TOKEN, they wait until the resume token of a new
 welcome is saved. In STOPPED, they wait for ever.
 
@@ -37,6 +37,8 @@ any     stopped                                           STOPPED
 
 There is one exception to TOKEN: if a welcome begins another session, all waiting events are
 published first, because the runtime does not send the events of the earlier session again.
+
+See rule S10 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations
@@ -77,10 +79,10 @@ class Checkpointer:
         saved: called with every saved checkpoint.
         fenced: called with StoreLocked when another client has taken the lock. Saving then ends.
         publish: publishes reserved events.
-        held_back: called when events wait to be reserved. This may take until handlers have
+        held_back: called when events have to wait to be reserved, perhaps until handlers have
             processed earlier events.
-        reorder_block_end: returns the end of the block of numbers that are reserved together,
-            because their events may be reordered.
+        reorder_block_end: returns the last number that must be reserved together with a given one,
+            because some runtimes mix up the order of these events.
         idle: whether all consumers have processed all published events.
         urgent: whether a running handler waits for a later event. If so, events are reserved
             independently of the progress of handlers.

@@ -1,7 +1,9 @@
-"""Keeps the outcomes of the jobs that ended last, within limits, for a restart (rule S10).
+"""Keeps the outcomes of the jobs that ended last, within limits, for a restart.
 
 A job's terminal message is processed once: after that, the runtime does not send it again, and some
 runtimes drop the outcome. From here, later calls of `result()` get the outcome, also after a crash.
+
+See rule S10 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

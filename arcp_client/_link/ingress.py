@@ -1,4 +1,4 @@
-"""Passes frames from a link to the session, at once or when consumers have caught up (rule D6).
+"""Passes frames from a link to the session, at once or when consumers have caught up.
 
 Normally the reader of the link pauses while consumers are behind. But if user code awaits a message
 of the runtime, the reader has to continue, because the message may come after many events. When
@@ -6,6 +6,8 @@ memory has no room for these events, the reader writes them to a file (`SpillFil
 other messages to the session at once. The session gets the events of the file later, in order, when
 consumers have room. Only then are they *received*. `BackPressure` decides when the reader pauses,
 and when it writes to the file.
+
+See rule D6 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ class Ingress:
         driver: gets the frames for the session.
         back_pressure: decides when events wait in the file.
         spill: limit of the file in bytes.
-        keep: a number of bytes. When the link ends, the frames of the file are kept in memory if
-            they and the unprocessed events take at most twice this number.
+        keep: when the link ends, the session still gets the frames of the file if they and the
+            unprocessed events take at most ``2 * keep`` bytes; else the resume requests them again.
 
     Attributes:
         aside: whether the reader passes frames to `set_aside` and not to the driver.

@@ -1,7 +1,9 @@
-"""Opens links in a loop, and decides whether and when to retry (rule S8).
+"""Opens links in a loop, and decides whether and when to retry.
 
 The delays come from tenacity's wait and stop objects. `may_retry` decides between a retry and the
 end.
+
+See rule S8 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Pings the runtime after the machine has slept, because the link may be dead (rule S12).
+"""Pings the runtime after the machine has slept, because the link may be dead.
 
 Timers use the monotonic clock, which stops while a machine sleeps. The wall clock does not stop. So
 if the wall clock has advanced further than the monotonic clock, the machine has slept. The client
 then pings at once, instead of waiting for two silent heartbeat intervals. A blocked event loop
 affects both clocks alike.
+
+See rule S12 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

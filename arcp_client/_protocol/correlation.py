@@ -1,10 +1,12 @@
-"""Decides which request an answer belongs to (§6.6, §7, rule S14).
+"""Decides which request an answer belongs to (§6.6, §7).
 
 An answer may name its request: by an envelope id, a trace id, a job id or a nonce. Such an answer
 belongs to the named request or to none. Any other answer belongs to the oldest request that it can
 answer; for example, the acceptance of a job belongs to the oldest submit for the job's agent.
 Timed-out requests count too. Otherwise a late answer would be taken for the answer to a newer
 request.
+
+See rule S14 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

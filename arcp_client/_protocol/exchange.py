@@ -1,7 +1,8 @@
 """Sends requests and handles their answers (§6.6, §7).
 
-A request ends by its answer, by a refusal, at its deadline, or with the session (rule S7).
-`correlation` finds the request that an answer belongs to; `pending` keeps the requests.
+A request ends by its answer, by a refusal, at its deadline, or with the session (rule S7 in
+docs/explanation/rules.md). `correlation` finds the request that an answer belongs to; `pending`
+keeps the requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Opens and resumes sessions: hello, welcome, refusals (§6.1–§6.3, rule S5).
+"""Opens and resumes sessions: hello, welcome, refusals (§6.1–§6.3).
 
 One `Handshake` serves all links of a client, and always resumes with the newest resume token. A
 resume fails if the runtime refuses it, or if its link ends without an answer. `resume` then decides
 whether to try again or to open a new session. The number of attempts is limited.
+
+See rule S5 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Keeps pending requests with their deadlines, and resends them on each link (rules S6 and S7).
+"""Keeps pending requests with their deadlines, and resends them on each link.
 
 A request is pending until it is answered or refused or has timed out. It is sent again on every new
 link, with a new envelope id and the same payload. Timed-out requests are remembered, so that
 `correlation` can attribute late answers to them (rule S14).
+
+See rules S6 and S7 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Runs the plans that bring jobs to their outcome.
 
 `recovery` starts the plans, and `plans` defines them. `PlanRunner` sends the request of each step
-and continues the plan with the answer, until the plan or the job has ended (rules S4, S5 and S6).
+and continues the plan with the answer, until the plan or the job has ended (rules S4, S5 and S6 in
+docs/explanation/rules.md).
 """
 
 from __future__ import annotations

@@ -1,19 +1,21 @@
 """Recovery plans: how the session gets the outcome of a job whose events might not arrive.
 
 A plan is a generator. It yields steps, is sent the answer to each, and is closed as soon as the
-job's end arrives. `Recovery` starts plans, and `PlanRunner` runs them. The `Peer`, which adapts the
-session to one kind of runtime, describes the needs of a job with a `Recover` object.
+job's *terminal message* arrives: its result or its error. `Recovery` starts plans, and `PlanRunner`
+runs them. The `Peer`, which adapts the session to one kind of runtime, describes the needs of a job
+with a `Recover` object.
 
 The usual plan is a ladder of three requests: subscribe, list and resubmit. It begins with the first
 one that the runtime supports, or with ``list`` if `Recover.list_first` is set::
 
     subscribe ──▶ running ──▶ watch, or done if the runtime sends events by itself
-        │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history
-        ▼ refused                 └──▶ wait for the terminal message ──▶ given up
+        │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history;
+        ▼ refused             given up if no terminal message follows
       list ─────▶ as above
         │  └────▶ not listed ──▶ given up; with `list_first`: subscribe with history
         ▼ refused
-      resubmit under the same key; if that is not possible: watch, or given up
+      resubmit under the same key; if that is not possible: watch if `list` timed out or is not
+      supported, else given up
 
 To *watch* means to wait for events, and to poll the job while it is silent. To *resubmit* is to
 send the submit again: a runtime that knows the key answers with the job, or with the stored

@@ -7,8 +7,8 @@ frame whose number was seen before is a repeat.
 
 This works only if numbers are as the specification defines them (§8.3). The `Peer` adapts the
 session to one kind of runtime. For runtimes whose numbers may be wrong, it creates an object of a
-subclass of `Reassembly`. For runtimes that mix up the order of a history, it first sorts the
-history. `receiver` is the layer above.
+subclass of `Reassembly`. For runtimes that send the kept events of a job (its *history*) out of
+order, it sorts these first. `receiver` is the layer above.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REMEMBERED = 1024
 
 
 class Placement(enum.Enum):
-    """The decision about an item that has arrived."""
+    """The decision about a frame that has arrived."""
 
     NEXT = "next"
     """In order: deliver it, then what `Reassembly.release` gives."""

@@ -1,4 +1,4 @@
-"""The public interface of one session: prompts, updates, cancellation, mode and options."""
+"""The public interface of an ACP session (Agent Client Protocol): prompts, updates, options."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Runs handlers in transactions that also record which events were handled (rule D22).
+"""Runs handlers in transactions that also record which events were handled.
 
 The caller passes each event as a pair: the job's id, and a mark that identifies the event in its
 job. A transaction has three steps: read which of its events were handled before, call the handler
 for the others, and record these. The last step also checks that the client still holds its
 checkpoint. This check locks the checkpoint's row. It comes last, because an earlier lock would
 block the renewal of the client's hold on the checkpoint while a slow handler runs.
+
+See rule D22 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Checkpoints in a SQLite file: they outlive the process, a crash and a reboot (rule S10)."""
+"""Checkpoints in a SQLite file: they outlive the process, a crash and a reboot.
+
+See rule S10 in docs/explanation/rules.md.
+"""
 
 from __future__ import annotations
 

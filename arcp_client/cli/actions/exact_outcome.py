@@ -1,7 +1,9 @@
-"""Restores the numbers of a job's outcome exactly as the agent wrote them (rule W1).
+"""Restores the numbers of a job's outcome exactly as the agent wrote them.
 
 The client returns an outcome with ``int`` and ``float``, which may change digits; the event that
 ended the job still has the original digits.
+
+See rule W1 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

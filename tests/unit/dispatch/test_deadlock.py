@@ -29,7 +29,7 @@ def hub_of(**options: Any) -> Hub:
 
 async def until_done(hub: Hub, registration: HandlerRegistration) -> None:
     """Wait until that registration has handled what it has now."""
-    barriers = [(lane, lane.taken) for lane in registration.lanes]
+    barriers = [(lane, lane.accepted) for lane in registration.lanes]
     await hub.wait_graph.wait_for(barriers, "the other one")
 
 
@@ -263,7 +263,7 @@ async def test_without_a_handler_there_is_no_own_lane_to_leave_out(clock: Virtua
 
     mine = hub.subscribe(handle)
     hub.publish(log(1))
-    barriers = [(lane, lane.taken) for lane in mine.lanes]
+    barriers = [(lane, lane.accepted) for lane in mine.lanes]
     waiting = asyncio.create_task(hub.wait_graph.wait_for(barriers, "it", but_own=True))
     await turns()
     assert not waiting.done()
@@ -277,7 +277,7 @@ async def test_a_handler_may_leave_out_its_own_lane_alone(clock: VirtualClock) -
     passed: list[str] = []
 
     async def handle(event: events.Event) -> None:
-        barriers = [(lane, lane.taken) for each in (mine, other) for lane in each.lanes]
+        barriers = [(lane, lane.accepted) for each in (mine, other) for lane in each.lanes]
         await hub.wait_graph.wait_for(barriers, "the others", but_own=True)
         passed.append("mine")
 

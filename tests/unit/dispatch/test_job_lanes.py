@@ -89,7 +89,7 @@ def test_each_event_is_handled_once_in_the_order_of_its_job_and_around_those_of_
     while sink.ready:
         handled.append(sink.step())
     assert sorted(event.seq or 0 for event in handled) == list(range(len(arrived)))
-    assert lanes.taken == lanes.done == len(arrived)
+    assert lanes.accepted == lanes.done == len(arrived)
     at = {event.seq: n for n, event in enumerate(handled)}
     for n, event in enumerate(arrived):
         for later in arrived[n + 1 :]:
