@@ -21,7 +21,7 @@ APT_PACKAGES := chromium chromium-headless-shell fonts-dejavu-core postgresql li
 
 # Both sets share one environment and are installed in place: neither replaces the other.
 DEMO_EXTRAS := cli
-DEV_EXTRAS  := cli,ag-ui,mcp,postgres,schema
+DEV_EXTRAS  := cli,ag-ui,http2,mcp,postgres,schema
 DEMO_STAMP  := $(VENV)/.installed-demo
 DEV_STAMP   := $(VENV)/.installed-dev
 LOCK        := requirements-dev.lock

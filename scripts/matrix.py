@@ -30,6 +30,7 @@ IMPORTS = {
     "": "arcp_client, arcp_client.acp, arcp_client.runtime, arcp_client.testing, arcp_client.web",
     "cli": "arcp_client.cli.app",
     "ag-ui": "arcp_client.web.exports.agui",
+    "http2": "arcp_client.acp._http.http2",
     "keyring": "keyring",
     "mcp": "arcp_client.mcp",
     "otel": "arcp_client.otel",
@@ -39,7 +40,7 @@ IMPORTS = {
     "tui": "textual",
 }
 """What is importable of an installation with an extra and nothing else."""
-TESTED_LOWEST = "ag-ui,cli,keyring,otel,schema,tui"
+TESTED_LOWEST = "ag-ui,cli,http2,keyring,otel,schema,tui"
 """The extras of the tests with the lowest versions: the SDK of MCP needs later ones of pydantic."""
 
 Version = tuple[int, int]

@@ -16,9 +16,12 @@ from arcp_client import _arguments as check
 from arcp_client.errors import ConnectFailed
 
 __all__ = [
+    "NOT_HTTP",
+    "REDIRECTS",
     "Address",
     "RedirectRefused",
     "explain",
+    "failed",
     "judge",
     "may_pass",
     "phrase",
@@ -26,7 +29,11 @@ __all__ = [
     "sanitized",
 ]
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+NOT_HTTP = "the answer is not HTTP"
+"""What `judge` says of bytes that are no answer of HTTP/1.1."""
+
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
 
 _DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
@@ -61,7 +68,7 @@ async def refuse_redirect(
 ) -> aiohttp.ClientResponse:
     """A middleware that ends the request where aiohttp would follow a redirect."""
     response = await handler(request)
-    if response.status in _REDIRECTS:
+    if response.status in REDIRECTS:
         location = response.headers.get("Location", "")
         response.close()
         raise RedirectRefused(sanitized(location), response.status)
@@ -134,12 +141,16 @@ def sanitized(url: str) -> str:
 
 
 def explain(error: BaseException, target: str, *, timeout: float) -> ConnectFailed:
-    """Describe the failure, advise what to do, and decide whether a retry can help.
+    """Describe the failure, advise what to do, and decide whether a retry can help."""
+    return failed(error, target, *judge(error, timeout))
+
+
+def failed(error: BaseException, target: str, text: str, permanent: bool) -> ConnectFailed:
+    """Make the error of a connection from what `judge` says of it.
 
     The error of aiohttp is dropped, because its text and its arguments contain the whole URL and
     the proxy's password. The error of the operating system is kept as ``__cause__``.
     """
-    text, permanent = judge(error, timeout)
     failure = ConnectFailed(f"cannot connect to {target}: {text}", permanent=permanent)
     failure.__cause__ = _harmless_cause(error)
     return failure
@@ -150,15 +161,15 @@ def judge(error: BaseException, timeout: float) -> tuple[str, bool]:
     match error:
         case RedirectRefused():
             return f"the server redirects to {error.location} ({error.status}); use that URL", True
-        case aiohttp.ClientConnectorCertificateError():
+        case aiohttp.ClientConnectorCertificateError() | tls.SSLCertVerificationError():
             return f"the server's certificate does not verify ({_reason(error)}); {_TRUST}", True
         case aiohttp.ServerFingerprintMismatch():
             return "the fingerprint of the server's certificate differs from the expected one", True
-        case aiohttp.ClientSSLError():
+        case aiohttp.ClientSSLError() | tls.SSLError():
             return _tls(error)
         case aiohttp.ClientProxyConnectionError():
             return f"the proxy does not answer ({_reason(error)})", False
-        case aiohttp.ClientConnectorDNSError():
+        case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             return f"the host name cannot be resolved ({_reason(error)})", False
         case aiohttp.ClientResponseError():
             return _http(error)
@@ -181,7 +192,7 @@ def _http(error: aiohttp.ClientResponseError) -> tuple[str, bool]:
     status = error.status
     if not isinstance(error, (aiohttp.WSServerHandshakeError, aiohttp.ClientHttpProxyError)):
         # A peer that is restarting may answer anything, so this failure is not permanent.
-        return "the answer is not HTTP", False
+        return NOT_HTTP, False
     if status == HTTPStatus.SWITCHING_PROTOCOLS:
         return f"the server's upgrade answer is wrong ({error.message})", True
     if may_pass(status):
@@ -203,8 +214,8 @@ def may_pass(status: int) -> bool:
     return status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY
 
 
-def _tls(error: aiohttp.ClientSSLError) -> tuple[str, bool]:
-    inner = error.os_error
+def _tls(error: aiohttp.ClientSSLError | tls.SSLError) -> tuple[str, bool]:
+    inner = _harmless_cause(error)
     reason = getattr(inner, "reason", None)
     if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
         advice = "use ws:// or http://, or another port"

@@ -115,7 +115,8 @@ def test_the_extras_are_those_that_users_ask_for_and_each_installs_something(
 ) -> None:
     extras = set(metadata.provides_extra or ())
     assert extras == {
-        "ag-ui", "all", "cli", "keyring", "mcp", "otel", "postgres", "schema", "testing", "tui",
+        "ag-ui", "all", "cli", "http2", "keyring", "mcp", "otel", "postgres", "schema", "testing",
+        "tui",
     }  # fmt: skip
     requirements = metadata.requires_dist or []
     for extra in extras:
@@ -150,6 +151,7 @@ def test_each_page_of_the_documentation_that_the_readme_links_to_is_there(
     ("module", "absent", "named"),
     [
         ("arcp_client.web.agui", "ag_ui", "arcp-client[ag-ui]"),
+        ("arcp_client.acp._http.http2", "h2", "arcp-client[http2]"),
         ("arcp_client.mcp", "mcp", "arcp-client[mcp]"),
         ("arcp_client.testing.pytest_plugin", "pytest_asyncio", "arcp-client[testing]"),
     ],

@@ -10,18 +10,28 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 
 from arcp_client._scrubbing import Scrubber
-from arcp_client.transports._connect import Address, judge, refuse_redirect
-from arcp_client.transports._keep_alive import keep_alive
+from arcp_client.acp._http.exchange import HttpClient, HttpFailed, HttpResponse
+from arcp_client.errors import ConnectFailed
+from arcp_client.transports._connect import (
+    NOT_HTTP,
+    REDIRECTS,
+    Address,
+    RedirectRefused,
+    failed,
+    judge,
+    sanitized,
+)
 
-__all__ = ["FAILURES", "HttpRequests", "StatusError", "TooLarge", "reason_of"]
+__all__ = ["HttpRequests", "StatusError", "TooLarge", "failure_of", "reason_of"]
 
-FAILURES = (aiohttp.ClientError, OSError, ValueError)
-"""What a request raises if it gets no answer."""
-
-_REUSE = 2.0  # seconds: less than servers keep idle connections, usually 5 or more
 _SAID = 8 * 1024  # bytes of an error's body to read
 _SHOWN = 200  # characters of it to show
 _LONGEST_WAIT = 86_400.0
+
+_HTTP2_ONLY = (
+    "if it takes HTTP/2 only, install 'arcp-client[http2]', and for an http:// URL pass"
+    " HttpConnector(url, http2=True)"
+)
 
 
 class StatusError(Exception):
@@ -49,20 +59,14 @@ class HttpRequests:
 
     Args:
         address: the URL, with the headers of every request.
-        connect_timeout: seconds to open a connection.
+        client: sends them; closed with this object.
     """
 
-    def __init__(self, address: Address, *, connect_timeout: float) -> None:
-        self._address = address
+    def __init__(self, address: Address, client: HttpClient) -> None:
         self._scrubber = Scrubber(_secrets(address))
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSE),
-            cookie_jar=aiohttp.CookieJar(unsafe=True),  # also of hosts without a name
-            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
-            middlewares=(refuse_redirect,),
-        )
+        self._client = client
 
-    async def stream(self, headers: Mapping[str, str], *, timeout: float) -> aiohttp.ClientResponse:
+    async def stream(self, headers: Mapping[str, str], *, timeout: float) -> HttpResponse:
         """Open an event stream: a GET whose answer has no end.
 
         Raises:
@@ -79,15 +83,12 @@ class HttpRequests:
         try:
             if response.status != 200:
                 raise await self._status(response)
-            if response.content_type != "text/event-stream":
-                kind = self._shown(response.content_type)
-                raise StatusError(200, f"the answer is {kind}, not text/event-stream")
+            if (kind := _kind(response)) != "text/event-stream":
+                shown = self._shown(kind)
+                raise StatusError(200, f"the answer is {shown}, not text/event-stream")
         except BaseException:
             response.close()
             raise
-        connection = response.connection
-        if connection is not None and connection.transport is not None:
-            keep_alive(connection.transport.get_extra_info("socket"))
         return response
 
     async def post(
@@ -102,10 +103,12 @@ class HttpRequests:
         """
         sent = {"Content-Type": "application/json", "Accept": "application/json", **headers}
         response = await self._request("POST", sent, frame)
-        async with response:
+        try:
             if not 200 <= response.status < 300:
                 raise await self._status(response)
             body, whole = await _body(response, limit)
+        finally:
+            response.close()
         if not whole:
             raise TooLarge
         return body, response.headers
@@ -113,33 +116,29 @@ class HttpRequests:
     async def delete(self, headers: Mapping[str, str]) -> None:
         """End the connection at the server, which need not know it any more."""
         response = await self._request("DELETE", headers)
-        response.release()
+        response.close()
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
-        await asyncio.sleep(0)  # a callback closes the sockets themselves
+        await self._client.close()
 
     async def _request(
-        self, method: str, headers: Mapping[str, str], data: bytes | None = None
-    ) -> aiohttp.ClientResponse:
-        return await self._session.request(
-            method,
-            self._address.url,
-            headers={**self._address.headers, **headers},
-            data=data,
-            ssl=self._address.ssl,
-            proxy=self._address.proxy,
-        )
+        self, method: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> HttpResponse:
+        response = await self._client.request(method, headers, body)
+        if response.status in REDIRECTS:
+            response.close()
+            raise RedirectRefused(sanitized(response.headers.get("location", "")), response.status)
+        return response
 
-    async def _status(self, response: aiohttp.ClientResponse) -> StatusError:
+    async def _status(self, response: HttpResponse) -> StatusError:
         body = b""
         with contextlib.suppress(aiohttp.ClientError, OSError):  # the status is known
             async with asyncio.timeout(1.0):
                 body, _ = await _body(response, _SAID)
-        text = body.decode(errors="replace") if response.content_type != "text/html" else ""
+        text = body.decode(errors="replace") if _kind(response) != "text/html" else ""
         return StatusError(
-            response.status, self._shown(text), _seconds(response.headers.get("Retry-After"))
+            response.status, self._shown(text), _seconds(response.headers.get("retry-after"))
         )
 
     def _shown(self, text: str) -> str:
@@ -152,19 +151,42 @@ def reason_of(error: BaseException, *, timeout: float) -> str:
     """Say without secrets why there was no answer."""
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
         return "the server closed the connection"
-    return judge(error, timeout)[0]
+    return _judge(error, timeout)[0]
 
 
-async def _body(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
+def failure_of(error: BaseException, peer: str, *, timeout: float) -> ConnectFailed:
+    """Describe why a link could not be opened, without secrets."""
+    return failed(error, peer, *_judge(error, timeout))
+
+
+def _judge(error: BaseException, timeout: float) -> tuple[str, bool]:
+    """Return what failed, and whether another try is useless."""
+    text, permanent = judge(error, timeout)
+    if isinstance(error, HttpFailed):
+        return error.reason, error.permanent
+    inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if "no application protocol" in str(inner).lower().replace("_", " "):
+        return f"the server does not take HTTP/1.1 over TLS; {_HTTP2_ONLY}", True
+    if text == NOT_HTTP:
+        return f"the answer is not HTTP/1.1; {_HTTP2_ONLY}", permanent
+    return text, permanent
+
+
+async def _body(response: HttpResponse, limit: int) -> tuple[bytes, bool]:
     """Return up to ``limit`` bytes of a body, and whether these are all."""
     pieces, size = [], 0
-    async for piece in response.content.iter_any():
+    while piece := await response.read():
         pieces.append(piece)
         size += len(piece)
         if size > limit:
-            response.close()
             return b"".join(pieces)[:limit], False
     return b"".join(pieces), True
+
+
+def _kind(response: HttpResponse) -> str:
+    """Return the media type of a body."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind or "application/octet-stream"
 
 
 def _secrets(address: Address) -> list[str]:

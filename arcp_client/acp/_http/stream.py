@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
-import aiohttp
-
 from arcp_client._deadline import Deadline
 from arcp_client.acp._http.events import EventSplitter
-from arcp_client.acp._http.requests import FAILURES, StatusError, reason_of
+from arcp_client.acp._http.exchange import FAILURES, HttpResponse
+from arcp_client.acp._http.requests import StatusError, reason_of
 from arcp_client.acp._http.statuses import ENDED, NEW_CLIENT, refusal
 from arcp_client.errors import LinkLost, RemoteProtocolError
 
@@ -20,7 +19,7 @@ _REOPENING = 30.0  # seconds for all attempts to open a broken stream again
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
-Open: TypeAlias = Callable[[str | None, str, float], Awaitable[aiohttp.ClientResponse]]
+Open: TypeAlias = Callable[[str | None, str, float], Awaitable[HttpResponse]]
 Take: TypeAlias = "Callable[[Iterable[bytes | RemoteProtocolError], str | None], None]"
 
 
@@ -101,12 +100,12 @@ class AgentStream:
         self.ready.set_exception(error)
         self.ready.exception()  # mark as retrieved: the next message opens the stream again
 
-    async def _read(self, response: aiohttp.ClientResponse) -> str:
+    async def _read(self, response: HttpResponse) -> str:
         """Read one answer; return why it broke, or nothing if it ended properly."""
         try:
             while True:
                 await self._flowing.wait()
-                data = await response.content.readany()
+                data = await response.read()
                 if not data:
                     break
                 messages = self._splitter.feed(data)
@@ -116,12 +115,11 @@ class AgentStream:
             return reason_of(error, timeout=0)
         if self._splitter.partial:
             return "it ended inside an event"
-        headers = response.headers
-        if "Transfer-Encoding" not in headers and "Content-Length" not in headers:
-            return "the server closed the connection"  # also the only sign of a complete answer
+        if not response.delimited:
+            return "the server closed the connection"
         return ""
 
-    async def _again(self, pause: float) -> aiohttp.ClientResponse | LinkLost:
+    async def _again(self, pause: float) -> HttpResponse | LinkLost:
         deadline = Deadline(_REOPENING)
         while True:
             await asyncio.sleep(deadline.share(pause))

@@ -12,19 +12,19 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
-import aiohttp
 import msgspec
 
 from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner
 from arcp_client.acp._connection.messages import take_apart
 from arcp_client.acp._decode import REFUSED
+from arcp_client.acp._http.exchange import FAILURES, HttpResponse
 from arcp_client.acp._http.order import HeldAnswers
 from arcp_client.acp._http.requests import (
-    FAILURES,
     HttpRequests,
     StatusError,
     TooLarge,
+    failure_of,
     reason_of,
 )
 from arcp_client.acp._http.routes import MessageRoutes, Outgoing
@@ -32,7 +32,7 @@ from arcp_client.acp._http.statuses import ENDED, NEW_CLIENT, not_connected, ref
 from arcp_client.acp._http.stream import AgentStream
 from arcp_client.acp.errors import HttpRefused
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError, RemoteProtocolError
-from arcp_client.transports._connect import explain, may_pass
+from arcp_client.transports._connect import may_pass
 from arcp_client.transports._ending import Ending, again, closed_here
 from arcp_client.transports._pipe_inbox import FrameInbox
 
@@ -229,7 +229,7 @@ class HttpTransport:
             text = f"its answer is over this side's limit of {self._max_frame} bytes (max_frame)"
             raise ConnectFailed(f"cannot connect to {self._peer}: {text}", permanent=True) from None
         except FAILURES as error:
-            failure = explain(error, self._peer, timeout=self._connect_timeout)
+            failure = failure_of(error, self._peer, timeout=self._connect_timeout)
         else:
             self._inbox.put([body])
             return
@@ -247,7 +247,7 @@ class HttpTransport:
                 " agent; check the URL",
                 permanent=True,
             )
-        connection = headers.get(_CONNECTION)
+        connection = headers.get(_CONNECTION.lower())
         if connection is None and answer.result:
             raise ConnectFailed(
                 f"the answer of {self._peer} lacks the header {_CONNECTION}: that is no ACP agent"
@@ -295,9 +295,7 @@ class HttpTransport:
         self._streams[session] = (stream, task)
         return stream
 
-    async def _open(
-        self, session: str | None, after: str, timeout: float
-    ) -> aiohttp.ClientResponse:
+    async def _open(self, session: str | None, after: str, timeout: float) -> HttpResponse:
         headers = dict(self._headers)
         if session is not None:
             headers[_SESSION] = session

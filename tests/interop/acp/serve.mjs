@@ -1,13 +1,26 @@
 // Connects an app of the npm SDK: to standard input and output, or, with ACP_LISTEN, to the SDK's own
 // server for HTTP and WebSockets. The server prints its port, and takes orders as lines of standard
-// input.
+// input. With ACP_TLS, a folder with cert.pem and key.pem, it takes HTTP/2 only.
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { createSecureServer } from "node:http2";
 import { createInterface } from "node:readline";
 import { Readable, Writable } from "node:stream";
 import { pathToFileURL } from "node:url";
 
 const sdk = process.env.ACP_NPM_SDK;
 const load = (path) => import(pathToFileURL(`${sdk}/${path}`).href);
+
+// The SDK's handler takes requests of HTTP/1.1: node's requests of HTTP/2 name url and host in headers
+// whose names the handler cannot read.
+function readable(request) {
+  if (request.httpVersionMajor < 2) return request;
+  const { url, method, headers } = request;
+  Object.defineProperties(request, { url: { value: url }, method: { value: method } });
+  const plain = Object.entries(headers).filter(([name]) => !name.startsWith(":"));
+  const value = { ...Object.fromEntries(plain), host: headers[":authority"] };
+  return Object.defineProperty(request, "headers", { value });
+}
 
 export async function serve(app, ndJsonStream) {
   if (!process.env.ACP_LISTEN) {
@@ -29,7 +42,13 @@ export async function serve(app, ndJsonStream) {
   const handler = createNodeHttpHandler(server);
   const streams = new Set();
   const requests = [];
-  const http = createServer((request, response) => {
+  const folder = process.env.ACP_TLS;
+  const pem = (name) => readFileSync(`${folder}/${name}.pem`);
+  const create = folder
+    ? (listener) => createSecureServer({ cert: pem("cert"), key: pem("key") }, listener)
+    : createServer;
+  const http = create((request, response) => {
+    request = readable(request);
     const refused = refusal(request);
     if (refused) {
       response.writeHead(Number(refused.slice(0, 3)));

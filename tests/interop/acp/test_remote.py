@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -15,9 +16,11 @@ import pytest
 
 from arcp_client import WebSocketConnector
 from arcp_client.acp import AcpClient, AcpLimits, HttpConnector, updates
+from arcp_client.acp._http import dialing
 from arcp_client.errors import ConnectFailed, LinkLost, RemoteProtocolError
 from tests.e2e import shell
 from tests.interop.acp.conftest import NPM_SDK, npm_program
+from tests.unit.runtime.certificate import self_signed
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -49,13 +52,16 @@ Serve = Callable[..., AbstractContextManager[Server]]
 
 
 @contextmanager
-def started(name: str, token: str) -> Iterator[Started]:
-    """A node process, and the port on which it listens for WebSockets and HTTP."""
+def started(name: str, token: str, tls: str) -> Iterator[Started]:
+    """A node process, and the port on which it listens for WebSockets and HTTP.
+
+    With ``tls``, a folder with a certificate, it takes HTTP/2 only.
+    """
     program = npm_program(name)
     pipe = subprocess.PIPE
     with subprocess.Popen(
         program["argv"],
-        env={**program["env"], "ACP_LISTEN": "1", "ACP_TOKEN": token},
+        env={**program["env"], "ACP_LISTEN": "1", "ACP_TOKEN": token, "ACP_TLS": tls},
         stdin=pipe,
         stdout=pipe,
         stderr=subprocess.DEVNULL,
@@ -72,21 +78,47 @@ def started(name: str, token: str) -> Iterator[Started]:
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Callable[[str, str], Started]]:
+def shared() -> Iterator[Callable[[str, str, str], Started]]:
     """Servers that are started once for all tests: the agents keep nothing of a connection."""
     with ExitStack() as stack:
-        yield functools.cache(lambda name, token: stack.enter_context(started(name, token)))
+        yield functools.cache(lambda *kind: stack.enter_context(started(*kind)))
 
 
-@pytest.fixture(params=["ws", "http"])
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate of this machine."""
+    folder: Path = tmp_path_factory.mktemp("tls")
+    self_signed(folder)
+    return folder
+
+
+@pytest.fixture(params=["ws", "http", "https"])
 def scheme(request: pytest.FixtureRequest) -> str:
     scheme: str = request.param
     return scheme
 
 
 @pytest.fixture
-def serve(scheme: str, shared: Callable[[str, str], Started]) -> Serve:
-    """The server of an agent; with ``alone``, one that no other test uses, which then ends."""
+def tls(
+    scheme: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The folder of the certificate, which is trusted, if the scheme needs it."""
+    if scheme != "https":
+        yield ""
+        return
+    folder: Path = request.getfixturevalue("certificate")
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "cert.pem"))
+    dialing._made.cache_clear()
+    yield str(folder)
+    dialing._made.cache_clear()
+
+
+@pytest.fixture
+def serve(scheme: str, tls: str, shared: Callable[[str, str, str], Started]) -> Serve:
+    """The server of an agent; with ``alone``, one that no other test uses, which then ends.
+
+    The one of ``https`` takes HTTP/2 only.
+    """
     if not (NPM_SDK.parents[1] / "ws").exists():
         pytest.skip("the npm package ws is not installed: `make npm` installs it")
 
@@ -94,7 +126,8 @@ def serve(scheme: str, shared: Callable[[str, str], Started]) -> Serve:
     def served(
         name: str = "agent_npm.mjs", token: str = "", *, alone: bool = False
     ) -> Iterator[Server]:
-        with started(name, token) if alone else nullcontext(shared(name, token)) as process:
+        kind = (name, token, tls)
+        with started(*kind) if alone else nullcontext(shared(*kind)) as process:
             yield Server(*process, scheme)
 
     return served
@@ -104,6 +137,10 @@ def texts_of(session: Any) -> list[str]:
     said: list[str] = []
     session.subscribe(lambda u: said.append(u.content.text), updates.AgentMessageChunk)
     return said
+
+
+def trusting(tls: str) -> dict[str, str]:
+    return {"SSL_CERT_FILE": f"{tls}/cert.pem"} if tls else {}
 
 
 async def test_prompts_end_after_their_updates_in_order(serve: Serve) -> None:
@@ -249,7 +286,7 @@ async def test_a_frame_over_the_limit_ends_the_link_and_names_the_limit(serve: S
             assert "50000 bytes" in str(error)
 
 
-@pytest.mark.parametrize("scheme", ["http"], indirect=True)
+@pytest.mark.parametrize("scheme", ["http", "https"], indirect=True)
 async def test_an_event_over_the_limit_is_skipped_and_reported(serve: Serve) -> None:
     limits = AcpLimits(max_line=50_000)
     with serve() as server:
@@ -269,7 +306,7 @@ async def test_an_event_over_the_limit_is_skipped_and_reported(serve: Serve) -> 
             assert (await session.prompt("five")).stop_reason == "end_turn"
 
 
-@pytest.mark.parametrize("scheme", ["http"], indirect=True)
+@pytest.mark.parametrize("scheme", ["http", "https"], indirect=True)
 async def test_requests_carry_cookies_version_and_session_and_the_last_one_ends_the_link(
     serve: Serve,
 ) -> None:
@@ -324,10 +361,21 @@ async def test_refused_upgrades_say_what_to_check(serve: Serve) -> None:
     assert not caught.value.permanent
 
 
-async def test_the_command_talks_to_an_agent_at_a_url_and_shows_no_token(
-    serve: Serve, tmp_path: Path
+@pytest.mark.parametrize("scheme", ["https"], indirect=True)
+async def test_a_server_of_http_2_only_says_what_to_install_without_the_extra(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env = shell.fresh(tmp_path)
+    monkeypatch.setitem(sys.modules, "h2", None)
+    with serve() as server:
+        with pytest.raises(ConnectFailed, match="install 'arcp-client.http2.'") as caught:
+            await AcpClient(server.url).connect()
+        assert caught.value.permanent
+
+
+async def test_the_command_talks_to_an_agent_at_a_url_and_shows_no_token(
+    serve: Serve, tls: str, tmp_path: Path
+) -> None:
+    env = shell.fresh(tmp_path) | trusting(tls)
     (tmp_path / "token").write_text(f"{SECRET}\n", encoding="utf-8")
 
     async def run(url: str, *words: str, **variables: str) -> Any:
@@ -354,8 +402,8 @@ async def test_the_command_talks_to_an_agent_at_a_url_and_shows_no_token(
     assert SECRET not in saved
 
 
-async def test_the_command_chooses_the_versions(serve: Serve, tmp_path: Path) -> None:
-    env = shell.fresh(tmp_path)
+async def test_the_command_chooses_the_versions(serve: Serve, tls: str, tmp_path: Path) -> None:
+    env = shell.fresh(tmp_path) | trusting(tls)
     with serve("agent_npm2.mjs") as server:
         words = ("acp", server.url, "--allow", "edit", "--prompt", "hello", "--versions")
         done = await asyncio.to_thread(shell.run, env, *words, "2")

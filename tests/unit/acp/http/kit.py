@@ -1,4 +1,7 @@
-"""An HTTP server of ACP by hand: it answers as told, and sends any bytes over its streams."""
+"""An HTTP server of ACP by hand: it answers as told, and sends any bytes over its streams.
+
+`kit2` is the same server in HTTP/2.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from arcp_client.acp import HttpConnector
@@ -40,6 +44,12 @@ class Stream:
     writer: asyncio.StreamWriter
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def held(self) -> bool:
+        """Whether the client takes no more bytes now."""
+        size: int = self.writer.transport.get_write_buffer_size()
+        return size > 0
+
     async def raw(self, data: bytes) -> None:
         """Send bytes of the body."""
         if data:
@@ -60,6 +70,22 @@ class Stream:
         self.writer.close()
 
 
+@dataclass
+class _Answering:
+    """How one request is answered in HTTP/1.1."""
+
+    request: Request
+    writer: asyncio.StreamWriter
+
+    async def with_text(self, text: str) -> None:
+        self.writer.write(text.encode())
+        await self.writer.drain()
+
+    async def with_stream(self, framing: str) -> Stream:
+        await self.with_text(f"HTTP/1.1 200 OK\r\n{framing}\r\n\r\n")
+        return Stream(self.request.headers, self.writer)
+
+
 def event(message: Any, *, id: str = "") -> bytes:
     lines = [f"id: {id}"] if id else []
     return "\n".join([*lines, f"data: {json.dumps(message)}", "", ""]).encode()
@@ -78,6 +104,8 @@ class Agent:
     replies: dict[str, list[str]] = field(default_factory=dict)
     """Method of HTTP, or of a message, to the heads and bodies of the next answers."""
     framing: str = EVENTS
+    peers: list[Any] = field(default_factory=list)
+    """The connections of HTTP/2."""
     held: asyncio.Event = field(default_factory=asyncio.Event)
     hold: str = ""
     """The method of messages that are answered only once `held` is set."""
@@ -101,9 +129,9 @@ class Agent:
             method, path, _ = first.split(" ")
             request = Request(method, path, headers, json.loads(data) if data else None)
             self.seen.append(request)
-            await self._reply(request, writer)
+            await self.reply(request, _Answering(request, writer))
 
-    async def _reply(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def reply(self, request: Request, answering: _Answering) -> None:
         name = request.method
         if isinstance(request.body, dict):
             name = request.body.get("method", "answer")
@@ -111,18 +139,15 @@ class Agent:
             await self.held.wait()
         prepared = self.replies.get(name)
         if prepared:
-            writer.write(prepared.pop(0).encode())
+            await answering.with_text(prepared.pop(0))
         elif request.method == "GET":
-            writer.write(f"HTTP/1.1 200 OK\r\n{self.framing}\r\n\r\n".encode())
-            await writer.drain()
-            stream = Stream(request.headers, writer)
+            stream = await answering.with_stream(self.framing)
             self.streams.put_nowait(stream)
             await stream.over.wait()  # the test writes to it
         elif name == "initialize":
-            writer.write(self.initialized(request).encode())
+            await answering.with_text(self.initialized(request))
         else:
-            writer.write(answer(202).encode())
-        await writer.drain()
+            await answering.with_text(answer(202))
         if request.method == "POST":
             self.posts.put_nowait(request)
         elif request.method == "DELETE":
@@ -137,10 +162,19 @@ def answer(status: int, body: Any = None, *headers: str) -> str:
     return "\r\n".join([*lines, *headers, "", text])
 
 
+HTTP2 = ""
+"""Whether the server speaks HTTP/2, and how it cuts a stream: ``cut`` or ``reset``."""
+
+
 @contextlib.asynccontextmanager
 async def serving(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[Agent]:
     agent = Agent(scheme="http" if tls is None else "https")
-    async with tcp_server(agent.handle, tls=tls) as agent.port:
+    handle = agent.handle
+    if HTTP2:
+        from tests.unit.acp.http import kit2
+
+        handle = partial(kit2.handle, agent, resets=HTTP2 == "reset")
+    async with tcp_server(handle, tls=tls) as agent.port:
         yield agent
 
 
