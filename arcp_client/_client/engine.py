@@ -26,7 +26,7 @@ from arcp_client._client.states import States
 from arcp_client._deadline import Deadline
 from arcp_client._dispatch.assembler import ChunkStore
 from arcp_client._jobrecord import JobRecord
-from arcp_client._link.acks import Acknowledger
+from arcp_client._link.acks import EVERY, SOON, Acknowledger
 from arcp_client._link.driver import Driver
 from arcp_client._link.durability import Durability
 from arcp_client._link.ended_jobs import event_of
@@ -157,7 +157,9 @@ class SessionEngine:
             outbox=buffer.bytes,
             changed=self._states.change if self._telemetry is None else self._changed,
         )
-        acks = Acknowledger(driver, self._fan_out, safe=self._safe_mark)
+        # The first event after an acknowledgement also schedules a save.
+        every = EVERY if durability is None else SOON
+        acks = Acknowledger(driver, self._fan_out, safe=self._safe_mark, every=every)
         self._carrier = _Carrier(driver, ingress, manager, acks)
         if self._telemetry is not None:
             self._telemetry.opened(self.figures)

@@ -47,7 +47,7 @@ import enum
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from arcp_client._dispatch.deadlock import calling
@@ -58,6 +58,9 @@ from arcp_client.policy import Buffer
 
 __all__ = ["AllConsumers", "BackPressure", "Reading", "Slow"]
 
+
+_OUTSIDE = nullcontext()
+"""For a wait that no handler makes."""
 
 _TURN = 64
 """Number of waiting events at which the reader yields to consumers."""
@@ -338,8 +341,9 @@ class BackPressure:
                 self._results -= 1
                 self._watch()
 
-    @contextmanager
-    def awaiting(self, future: asyncio.Future[Any], *, events: bool = False) -> Iterator[None]:
+    def awaiting(
+        self, future: asyncio.Future[Any], *, events: bool = False
+    ) -> AbstractContextManager[None]:
         """Inside the ``with`` block, let the reader continue if the caller is a handler.
 
         Args:
@@ -349,9 +353,10 @@ class BackPressure:
         Raises:
             BufferFull: the caller is a handler, and the reader cannot continue.
         """
-        if calling() is None:
-            yield
-            return
+        return _OUTSIDE if calling() is None else self._awaiting(future, events)
+
+    @contextmanager
+    def _awaiting(self, future: asyncio.Future[Any], events: bool) -> Iterator[None]:
         if self._full:
             raise _full()
         self._awaited[future] = None

@@ -55,15 +55,16 @@ class FanOut:
     """Publishes batches of events to the consumers, in arrival order.
 
     Args:
-        activity: called with the first batch after the caller has set `quiet`.
+        activity: called when `published` reaches `active_at`. It sets `active_at`.
 
     Attributes:
         published: number of events published.
-        quiet: set by the caller; cleared by the next batch.
+        active_at: the number of published events at which ``activity`` is called; with 0, at the
+            next batch.
     """
 
     def __init__(self, activity: Callable[[], None]) -> None:
-        self.quiet = True
+        self.active_at: float = 0
         self.published = 0
         self._activity = activity
         self._lanes: list[Consumer] = []
@@ -107,8 +108,7 @@ class FanOut:
             self._heaviest = largest
         for consumer in self._consumers:
             consumer.accept(events, now, largest)
-        if self.quiet:
-            self.quiet = False
+        if self.published >= self.active_at:
             self._activity()
 
     def _report_untaken(self, events: list[Event]) -> None:

@@ -125,16 +125,13 @@ class Iteration(EventIterator[E], Generic[E]):
                 if self._error is not None:
                     raise self._error()
                 raise StopAsyncIteration
-            await self._arrival()
-
-    async def _arrival(self) -> None:
-        if self._waiter is not None:
-            raise RuntimeError("this iterator is already being awaited in another task")
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await (self._waiter if self._gate is None else self._gate.wait_for(self._waiter))
-        finally:
-            self._waiter = None
+            if self._waiter is not None:
+                raise RuntimeError("this iterator is already being awaited in another task")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await (self._waiter if self._gate is None else self._gate.wait_for(self._waiter))
+            finally:
+                self._waiter = None
 
     # -- for a reader in another thread, in place of ``anext``
 
@@ -232,7 +229,10 @@ class Iteration(EventIterator[E], Generic[E]):
             return
         if self._overflow is not None:
             wanted = self._extend_gap(wanted)
-        self.since()  # drops obsolete arrival times
+        if self._queue or self._current is not None:
+            self.since()  # drops obsolete arrival times
+        else:
+            self._arrivals.clear()
         self._arrivals.append((self._arrived, now))
         self._arrived += len(wanted)
         self._queue.extend(wanted)

@@ -1,10 +1,13 @@
-"""Acknowledges processed events, at most every 250 ms (§6.5).
+"""Acknowledges processed events: every 750 ms, or every 250 ms if there are many (§6.5).
 
-See rule S1 in docs/explanation/rules.md.
+At the low rates of most agents, acknowledgements would cost more than the events. At high rates the
+runtime should soon hear of the events: it keeps them until then, and may slow its jobs down. See
+rule S1 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from arcp_client._dispatch.fan_out import FanOut
@@ -12,7 +15,12 @@ from arcp_client._link.driver import Driver
 
 __all__ = ["Acknowledger"]
 
-EVERY = 0.25
+EVERY = 0.75
+"""Seconds from an event to the acknowledgement."""
+SOON = 0.25
+"""Seconds from then on when many events were published."""
+MANY = 16
+"""The number of these events."""
 
 
 class Acknowledger:
@@ -23,12 +31,21 @@ class Acknowledger:
         fan_out: provides the watermark.
         safe: maps the watermark to the number up to which the store, if there is one, permits an
             acknowledgement.
+        every: seconds from the first event to the acknowledgement.
     """
 
-    def __init__(self, driver: Driver, fan_out: FanOut, *, safe: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        fan_out: FanOut,
+        *,
+        safe: Callable[[int], int],
+        every: float = EVERY,
+    ) -> None:
         self._driver = driver
         self._fan_out = fan_out
         self._safe = safe
+        self._every = every
         self._acked = 0
         self._stopped = False
 
@@ -39,9 +56,15 @@ class Acknowledger:
         return session.ackable(self._fan_out.mark(session.session_id or "", session.received))
 
     def plan(self) -> None:
-        """Schedule an acknowledgement, because events may have been processed."""
+        """Schedule an acknowledgement: when `FanOut` reports activity."""
+        many = self._fan_out.active_at > 0
+        self._plan(SOON if many else self._every, math.inf if many else MANY)
+
+    def _plan(self, seconds: float, more: float) -> None:
+        """Schedule an acknowledgement, and `plan` after so many further events."""
+        self._fan_out.active_at = self._fan_out.published + more
         if not self._stopped:
-            self._driver.plan(EVERY, self.now)
+            self._driver.plan(seconds, self.now)
 
     def now(self) -> None:
         """Acknowledge all processed events."""
@@ -52,10 +75,12 @@ class Acknowledger:
         if mark > self._acked and driver.session.ack(mark, driver.now):
             self._acked = mark
             driver.carry_out()
-        if mark < driver.session.received:
+        self._fan_out.active_at = 0
+        unprocessed = driver.session.received - mark
+        if unprocessed >= MANY:
+            self._plan(SOON, math.inf)
+        elif unprocessed > 0:
             self.plan()
-        else:
-            self._fan_out.quiet = True
 
     def renewed(self) -> None:
         """Start again at 0, because the numbers of a new session begin at 1."""

@@ -189,9 +189,13 @@ class Driver:
     # -- time
 
     def plan(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call a function once, after some seconds; does nothing if a call is planned already."""
-        if self._planned is None:
-            self._planned = self.now + seconds, call
+        """Call a function once, after some seconds, in place of a call that is planned for later.
+
+        Does nothing if a call is planned for an earlier time.
+        """
+        due = self.now + seconds
+        if self._planned is None or due < self._planned[0]:
+            self._planned = due, call
             self._arm()
 
     def _arm(self) -> None:

@@ -272,6 +272,7 @@ class Jobs:
             unsubscribe_barrier=job.unsubscribe_barrier,
             peer=job.peer,
         )
-        for field in JobState.__struct_fields__:
-            setattr(job, field, getattr(kept, field))
+        values = msgspec.structs.astuple(kept)
+        for field, value in zip(JobState.__struct_fields__, values, strict=True):
+            setattr(job, field, value)
         return job

@@ -50,7 +50,7 @@ from arcp_client.models import Checkpoint, ClientInfo, SessionInfo
 
 __all__ = ["CONFIRMS_WITHIN", "Session", "State"]
 
-LIVE = State.LIVE  # `receive` runs for each event, and a member of an enum is slow to look up
+LIVE = State.LIVE  # frequently used, and a member of an enum is slow to look up
 CONFIRMS_WITHIN = 5.0
 """Seconds that the runtime has to confirm the end of a session."""
 
@@ -210,7 +210,7 @@ class Session:
     def deadline(self) -> float | None:
         """The time at which `tick` must be called next."""
         moments = [self.requests.deadline, self._closes_at]
-        if self.state is State.LIVE:
+        if self.state is LIVE:
             moments += [self._runner.deadline, self.peer.deadline, self._silence.deadline]
             if not self._out.relinking:
                 moments += [self._receiver.deadline, self._out.heartbeat.deadline]
@@ -255,7 +255,7 @@ class Session:
         if before is State.ENDED:
             return
         self._handshake.left(now)
-        if before is State.LIVE and self.peer.may_fall_silent:
+        if before is LIVE and self.peer.may_fall_silent:
             self._silence.lost((job.job_id for job in self.jobs if job.wanted), now)
         self._release(now)
         self._barriers.lost()
@@ -265,7 +265,7 @@ class Session:
         if before is State.CLOSING:
             self._over(None)
         elif refusal is not None:
-            self._refused_frame(refusal, live=before is State.LIVE, now=now)
+            self._refused_frame(refusal, live=before is LIVE, now=now)
 
     def _refused_frame(self, refusal: ArcpError, *, live: bool, now: float) -> None:
         """Skip the refused frame, once it has ended several links (rule S18); see `obstacle`."""
@@ -286,7 +286,7 @@ class Session:
 
     def unreadable(self, error: RemoteProtocolError, now: float) -> None:
         """Handle a frame that the transport dropped without ending the link."""
-        if error.event_seq is None or self.state is not State.LIVE:
+        if error.event_seq is None or self.state is not LIVE:
             self._out.report(str(error), error)
             return
         frame = BadFrame(error=error, event_seq=error.event_seq, job_id=error.job_id)
@@ -330,7 +330,7 @@ class Session:
         else:
             return EventRun()
         frame, data = received
-        if self.state is State.LIVE or self.state is State.CLOSING:
+        if self.state is LIVE or self.state is State.CLOSING:
             if self.peer.transparent:
                 self._receive(frame, data, now)
             else:
@@ -373,7 +373,7 @@ class Session:
 
     def _settle(self, now: float) -> None:
         """Do what received frames, or the passing of time, have made necessary."""
-        if self.state is not State.LIVE:
+        if self.state is not LIVE:
             return
         if not self._out.relinking:
             self._receiver.settle(now, resumable=self._handshake.resumable)
@@ -404,7 +404,7 @@ class Session:
         self._exchange.expire(now)
         if self._closes_at is not None and now >= self._closes_at:
             self.end(None)
-        if self.state is not State.LIVE:
+        if self.state is not LIVE:
             return
         self._receiver.take_all(self.peer.tick(now), now)
         self._runner.tick(now)
@@ -462,7 +462,7 @@ class Session:
         Returns False if acks are not negotiated, or if the runtime would delete events that other
         clients may still request.
         """
-        if self.state is not State.LIVE or not self.negotiated(names.ACKS):
+        if self.state is not LIVE or not self.negotiated(names.ACKS):
             return False
         if not self.peer.accepts_acks:
             return False
@@ -480,7 +480,7 @@ class Session:
             self.peer.job_ended(job)
         if follow_up:
             self._exchange.unsubscribe(job_id, now)
-        elif self.state is State.LIVE:
+        elif self.state is LIVE:
             self._out.control(names.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
 
     # -- the end
@@ -492,7 +492,7 @@ class Session:
         """
         if self.state is State.CLOSING:
             return
-        message = self.peer.goodbye() if self.state is State.LIVE else None
+        message = self.peer.goodbye() if self.state is LIVE else None
         if message is None:
             self.end(None)
             return
@@ -599,7 +599,7 @@ class Session:
 
     def _move(self, event: str) -> None:
         self.state = following(self.state, event)
-        self._negotiated.live = self._negotiated.live and self.state is State.LIVE
+        self._negotiated.live = self._negotiated.live and self.state is LIVE
 
     _READERS: Final[Mapping[str, Callable[[Session, ControlFrame, float], None]]] = {
         names.PING: _pinged,

@@ -9,8 +9,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ulid import base32
-
 __all__ = [
     "in_utc",
     "is_trace_id",
@@ -24,6 +22,8 @@ __all__ = [
     "time_text",
 ]
 
+_DIGITS = bytes(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"[byte % 32] for byte in range(256))
+"""A digit of a ULID for each byte, by the lowest five bits of the byte."""
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _NO_TRACE = "0" * 32
 # RFC 3339: a date and a time of day. A date alone and a week date are rejected.
@@ -39,9 +39,10 @@ _UTC_ZONES = dict.fromkeys(("Z", "z", "+00:00", "+0000", "-00:00", "-0000"), "Z"
 
 def new_id() -> str:
     """Make an envelope id: a bare ULID, the only form that all known runtimes accept."""
-    # What ULID() does, at half the cost.
-    milliseconds = time.time_ns() // 1_000_000
-    return base32.encode(milliseconds.to_bytes(6, "big") + os.urandom(10))
+    now = time.time_ns() // 1_000_000
+    high = bytes((now >> 45, now >> 40 & 31, now >> 35 & 31, now >> 30 & 31, now >> 25 & 31))
+    low = bytes((now >> 20 & 31, now >> 15 & 31, now >> 10 & 31, now >> 5 & 31, now & 31))
+    return (high + low + os.urandom(16)).translate(_DIGITS).decode("ascii")
 
 
 def new_prefixed_id(prefix: str) -> str:

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from arcp_client import Client, JobContext, Runtime, events
-from arcp_client._link.acks import EVERY
+from arcp_client._link.acks import EVERY, MANY, SOON
 from arcp_client._link.driver import Driver
 from arcp_client.testing import ScriptedRuntime, VirtualClock
 from arcp_client.testing.scripted import Emit, Finish, Wait
@@ -118,6 +118,34 @@ async def test_an_event_is_acknowledged_when_its_handler_has_finished(clock: Vir
         await job.result()
         await clock.advance(10 * EVERY)
         assert acknowledged() == [1, 4]
+
+
+async def test_lone_events_share_an_acknowledgement_and_many_do_not_wait_for_it(
+    clock: VirtualClock,
+) -> None:
+    """S1: 750 ms after an event, 250 ms after the 17th."""
+
+    def acknowledged() -> list[int]:
+        return [frame["payload"]["last_processed_seq"] for frame in runtime.of("session.ack")]
+
+    script: list[Any] = []
+    for number in range(2 * MANY):
+        script += [Wait(str(number)), Emit("log", {"level": "info", "message": str(number)})]
+    runtime = ScriptedRuntime(agents={"say": [*script, Wait("end"), Finish()]})
+    async with runtime, Client(runtime, token="t") as client:
+        await client.submit("say")
+        runtime.open("0")
+        await clock.advance(SOON)
+        runtime.open("1")
+        await clock.advance(EVERY - SOON)
+        assert acknowledged() == [2]
+        await clock.advance(EVERY)
+        for number in range(2, 2 + MANY + 1):
+            runtime.open(str(number))
+            await clock.advance(0.001)
+        await clock.advance(SOON)
+        assert acknowledged()[-1] == 3 + MANY
+        runtime.open("end")
 
 
 async def test_events_after_an_idle_time_are_acknowledged_too(clock: VirtualClock) -> None:
