@@ -30,7 +30,8 @@ async def deployer(input: dict[str, Any], job: JobContext) -> str:
         return f"not deployed: {approval.note}"
     for server, seconds in SERVERS.items():
         async with job.tool("deploy", {"server": server}) as call:
-            with contextlib.suppress(TimeoutError):  # stands for the work; a message ends it early
+            with contextlib.suppress(TimeoutError):
+                # This wait stands for the work; a message ends it early.
                 await asyncio.wait_for(call.steered.wait(), seconds)
         if job.steered:
             message = await job.inbox.take()

@@ -32,7 +32,7 @@ async def main(target: Runtime | str) -> None:
     client.on(events.Log, batch=Batch(count=500, seconds=0.5))(store)
     async with client:
         job = await client.submit("talker")
-        print((await job.result()).value)  # waits for the batch with the job's last event
+        print((await job.result()).value)  # waits for the batch with the last line
     print(*database.execute("SELECT count(*) FROM log").fetchone(), "lines")
     database.close()
 

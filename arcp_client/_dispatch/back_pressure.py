@@ -18,20 +18,20 @@ READING  check: soft is reached, and a message is awaited         READING
 READING  check: soft is reached, and no message is awaited        HELD
 READING  check: memory is full, and a message is awaited          ASIDE
 HELD     consumers have caught up                                 READING
-HELD     a message is awaited                                     READING
+HELD     a message is awaited, and the file is empty              READING
 HELD     a message is awaited, and events wait in the file        ASIDE
 ASIDE    check: events wait in the file, or memory is full        ASIDE
 ASIDE    check: the file is empty, and consumers have caught up   READING
 ASIDE    check: soft is reached, and no message is awaited        HELD
 ASIDE    the file has no room for a frame                         FULL
-FULL     there is room, and a message is awaited                  ASIDE
-FULL     there is room, and no message is awaited                 HELD
+FULL     the file has room, and a message is awaited              ASIDE
+FULL     the file has room, and no message is awaited             HELD
 FULL     the file is empty, and consumers have caught up          READING
 any      the link has ended                                       READING
 =======  =======================================================  =======
 
-- The reader checks every few frames. If two checks apply, the one for ASIDE comes first in READING,
-  the one for HELD in ASIDE.
+- The reader checks every few frames. If two checks apply, the row that leads to ASIDE wins in
+  READING, and the row that leads to HELD wins in ASIDE.
 - *Consumers have caught up* when the slowest one has at most half of the soft limit outstanding.
   For a check in ASIDE, it is enough that memory is no longer full.
 - If the file is full too, the reader cannot read what a handler waits for. That handler gets

@@ -2,7 +2,7 @@
 
 An event is *outstanding* from its arrival in the lane until its handler has ended; then the lane
 has *processed* it. An operator of the package `_rx` removes events from the lanes and calls the
-handlers. `registration` explains which lanes a handler has:
+handlers. `registration` explains which lanes a handler has. The kinds of lanes:
 
 - `SessionLane`: the events of all jobs. It is also the input queue (`_rx.buffer.Inbox`) of the
   operator.

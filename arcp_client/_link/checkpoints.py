@@ -1,9 +1,9 @@
 """Writes checkpoints to a store, and delays events until they are reserved.
 
 A checkpoint has two numbers. All events up to the *watermark* are processed by all consumers. The
-*reserved number* is saved before events are delivered: no handler gets an event above it, except as
-said below. So the client that starts after a crash knows which unprocessed events a handler may
-have seen: those up to the reserved number.
+*reserved number* is saved before events are delivered: no handler gets an event above it (with one
+exception: see below the table). So the client that starts after a crash knows which unprocessed
+events a handler may have seen: those up to the reserved number.
 
 The reserved number is ``every`` above the last event that the fastest consumer has processed, so a
 slow consumer does not delay a fast one. Later events wait here. The slowest consumer sets the
@@ -81,8 +81,8 @@ class Checkpointer:
         publish: publishes reserved events.
         held_back: called when events have to wait to be reserved, perhaps until handlers have
             processed earlier events.
-        reorder_block_end: returns the last number that must be reserved together with a given one,
-            because some runtimes mix up the order of these events.
+        reorder_block_end: returns the last number of the block that a given number is in. Some
+            runtimes send the events of a block in mixed order, so it is reserved as a whole.
         idle: whether all consumers have processed all published events.
         urgent: whether a running handler waits for a later event. If so, events are reserved
             independently of the progress of handlers.

@@ -39,8 +39,9 @@ class Ingress:
         driver: gets the frames for the session.
         back_pressure: decides when events wait in the file.
         spill: limit of the file in bytes.
-        keep: when the link ends, the session still gets the frames of the file if they and the
-            unprocessed events take at most ``2 * keep`` bytes; else the resume requests them again.
+        keep: limit in bytes of the events in memory (`Buffer.bytes`). When the link ends, the
+            session still gets the frames of the file if they and the unprocessed events take at
+            most twice this; else the resume requests them again.
 
     Attributes:
         aside: whether the reader passes frames to `set_aside` and not to the driver.

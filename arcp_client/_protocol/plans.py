@@ -12,10 +12,9 @@ one that the runtime supports, or with ``list`` if `Recover.list_first` is set::
         │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history;
         ▼ refused             given up if no terminal message follows
       list ─────▶ as above
-        │  └────▶ not listed ──▶ given up; with `list_first`: subscribe with history
-        ▼ refused
-      resubmit under the same key; if that is not possible: watch if `list` timed out or is not
-      supported, else given up
+        │  └────▶ not listed ──▶ with `list_first`: subscribe with history, else given up
+        ▼ refused, timed out or not supported
+      resubmit under the same key; if that is not possible: given up if refused, else watch
 
 To *watch* means to wait for events, and to poll the job while it is silent. To *resubmit* is to
 send the submit again: a runtime that knows the key answers with the job, or with the stored

@@ -38,7 +38,7 @@ class Recovery:
     """Starts the recovery plans of one session.
 
     Args:
-        view: the session's jobs, queue of actions and negotiated features.
+        view: the session's jobs, negotiated features and queue of outgoing actions.
         runner: runs the plans.
     """
 

@@ -1,7 +1,7 @@
 """Numbers the events of one session and keeps them, with or without a connection (§8.3).
 
-`ServerSession.append` numbers, logs and queues an event in one synchronous step. `SubscriptionFeed`
-copies the events of a job into a session that subscribed to it.
+`ServerSession.append` numbers an event, gives it to the event log and queues it, in one synchronous
+step. `SubscriptionFeed` copies the events of a job into a session that subscribed to it.
 """
 
 from __future__ import annotations
