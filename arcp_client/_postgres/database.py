@@ -93,6 +93,8 @@ class Database:
         relaxed: accept ``synchronous_commit = off``.
     """
 
+    connection_class: type[Any] = _Pooled
+
     def __init__(self, dsn: str, schema: str, *, timeout: float, relaxed: bool = False) -> None:
         self._servers = servers_of(checked_dsn(dsn))
         self.schema = checked_schema(schema)
@@ -120,7 +122,7 @@ class Database:
                 max_inactive_connection_lifetime=0,
                 connect=self._connect,
                 init=self._check,
-                connection_class=_Pooled,
+                connection_class=self.connection_class,
             )
             await pool
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +16,7 @@ from typing import Any
 import asyncpg
 
 import arcp_client
-from arcp_client._postgres import database
+from arcp_client._postgres.database import Database
 from arcp_client._wire import names
 from arcp_client.errors import ConnectFailed, LinkLost
 from arcp_client.runtime import Runtime
@@ -29,9 +30,10 @@ from tests.unit.runtime.peer import Frame, Peer
 
 SOURCE = str(Path(arcp_client.__file__).parent)
 FAULTS = ("refused", "unknown", "cancelled", "cut", "away")
+LONG = 0.8
+"""Seconds that a statement or its answer is under way at most."""
 AWAY = 0.3
 """Seconds for which a replica loses the database."""
-ORDINARY = database._Pooled
 CANCELLED = Failure(names.STATUS_CANCELLED, names.CODE_CANCELLED, "by the test")
 
 
@@ -57,11 +59,13 @@ class Interruption:
     Args:
         words: the first call whose text has all of them fails; without any, all are recorded.
         fault: one of `FAULTS`.
+        delays: chooses how long each statement and its answer are under way; ``None`` for no time.
     """
 
-    def __init__(self, *words: str, fault: str = "") -> None:
+    def __init__(self, *words: str, fault: str = "", delays: random.Random | None = None) -> None:
         self.words = words
         self.fault = fault
+        self._delays = delays
         self.calls: list[Call] = []
         self.joined: set[str] = set()
         self.struck = False
@@ -72,7 +76,7 @@ class Interruption:
     def connections(self, replica: str) -> type[Any]:
         """The class of the connections of a replica."""
         interruption = self
-        base = ORDINARY
+        base = Database.connection_class
 
         class Interrupted(base):  # type: ignore[misc, valid-type]
             async def execute(self, query: str, *args: Any, **options: Any) -> Any:
@@ -95,6 +99,27 @@ class Interruption:
         self, replica: str, connection: Any, query: str, call: Callable[[], Awaitable[Any]]
     ) -> Any:
         """Make a call, or let it fail."""
+        if self._delays is None or replica not in self.joined:
+            return await self._made(replica, connection, query, call)
+        # What is cancelled meanwhile has begun no transaction, and has no other way to end one.
+        if not query.startswith(("COMMIT", "ROLLBACK")):
+            await asyncio.sleep(self._delay(self._delays))
+        try:
+            return await self._made(replica, connection, query, call)
+        finally:
+            if not query.startswith(("BEGIN", "ROLLBACK")):
+                await asyncio.sleep(self._delay(self._delays))
+
+    def _delay(self, delays: random.Random) -> float:
+        """Mostly none; at times longer than a poll, as if a process had been suspended."""
+        kind = delays.random()
+        if kind < 0.7:
+            return 0.0
+        return delays.uniform(0.0, 0.02 if kind < 0.95 else LONG)
+
+    async def _made(
+        self, replica: str, connection: Any, query: str, call: Callable[[], Awaitable[Any]]
+    ) -> Any:
         if self._away == replica:
             raise lost(connection)
         begins, commits = query.startswith("BEGIN"), query.startswith("COMMIT")

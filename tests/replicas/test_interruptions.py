@@ -3,6 +3,9 @@
 A scenario over two replicas is recorded, and then repeated with one call that fails: a sample by
 default, and each of them with ``ARCP_SLOW=1``. ``INTERRUPT="fault: call"`` repeats one, and
 ``INTERRUPT_SEED=n`` takes another sample.
+
+Each scenario is also repeated with statements and answers that take long, by seeds from
+``INTERRUPT_SEED`` on.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import hashlib
 import itertools
 import logging
 import os
+import random
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,7 +25,6 @@ import asyncpg
 import pytest
 
 from arcp_client import Client, events
-from arcp_client._postgres import database
 from arcp_client._wire import names
 from arcp_client.errors import ArcpError, StorageError
 from arcp_client.runtime import JobContext, Limits, Runtime, Webhook
@@ -43,6 +46,7 @@ from tests.unit.runtime.webhooks.receiver import SECRET, Receiver
 SLOW = "ARCP_SLOW" in os.environ
 ONE = os.environ.get("INTERRUPT")
 SEED = int(os.environ.get("INTERRUPT_SEED", "1"))
+DELAYED = 60 if SLOW else 2
 AT_ONCE = 4
 BOUND = 60.0
 """Seconds for one run, on a machine that is busy with other things."""
@@ -118,13 +122,7 @@ class World:
     async def begin(self, runtime: Runtime) -> None:
         """Let a replica join; its calls are counted from now on."""
         name = next(name for name, each in self.runtimes.items() if each is runtime)
-        before, database._Pooled = database._Pooled, self.interruption.connections(name)
-        opening = asyncio.ensure_future(runtime._core._event_log.open())
-        try:
-            await asyncio.sleep(0)  # it makes its pool at once
-        finally:
-            database._Pooled = before  # type: ignore[misc]
-        await opening
+        interrupt(runtime, self.interruption, name)
         await runtime.__aenter__()
         self.interruption.joined.add(name)
 
@@ -177,6 +175,12 @@ class World:
         """Delete the schema."""
         await self.rows(f"DROP SCHEMA {self.schema} CASCADE")
         await self._reader.close()
+
+
+def interrupt(runtime: Runtime, interruption: Interruption, name: str) -> None:
+    """Let calls fail of a replica that has not begun."""
+    log: Any = runtime._core._event_log
+    log._database.connection_class = interruption.connections(name)
 
 
 def check_events(frames: Sequence[Frame], *statuses: str) -> None:
@@ -429,7 +433,8 @@ async def succeed(world: World, receiver: Receiver, stack: AsyncExitStack) -> No
     for job_id, each in ((first, owner), (second, twin), (running, owner), (running, twin)):
         gone = runners[job_id] == runners[first]
         check_events(each.of(job_id), "error" if gone else "success")
-    check_events(owner.of(again), "success")
+    stopped = again in world.interruption.cancelled
+    check_events(owner.of(again), "cancelled" if stopped else "success")
     assert set(world.got) == {"yes"}
 
 
@@ -559,6 +564,28 @@ async def test_a_call_that_fails_once_loses_nothing(
     assert struck >= len(chosen) / 2  # the polls of another run come at other times
 
 
+@pytest.mark.timeout(3600 if SLOW else 300)
+@pytest.mark.parametrize("scenario", list(SCENARIOS))
+async def test_calls_that_take_long_lose_nothing(
+    scenario: str, cluster: Cluster, schema: str
+) -> None:
+    """Others continue meanwhile: an answer is out of date when it comes, or a wake-up early."""
+    wrong: list[str] = []
+    seeds = iter(range(SEED, SEED + DELAYED))
+
+    async def work() -> None:
+        for seed in seeds:
+            interruption = Interruption(delays=random.Random(f"{scenario} {seed}"))
+            found = await run(cluster, f"{schema}_{seed}", scenario, interruption, receiver)
+            if found is not None:
+                wrong.append(f"INTERRUPT_SEED={seed}\n{found}")
+
+    async with nothing_left() as left, Receiver() as receiver:
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    assert not wrong, "\n".join(wrong)
+    assert not left, left
+
+
 @pytest.mark.parametrize(
     ("scenario", "fault", "words"),
     [
@@ -599,14 +626,14 @@ async def test_what_was_once_lost(
 
 @pytest.mark.parametrize("fault", ["refused", "unknown"])
 async def test_a_replica_joins_at_its_second_attempt_whatever_failed_in_the_first(
-    fault: str, cluster: Cluster, schema: str, monkeypatch: pytest.MonkeyPatch
+    fault: str, cluster: Cluster, schema: str
 ) -> None:
     """Its own registration does not count as that of another replica of its name."""
 
     async def join(interruption: Interruption) -> None:
-        monkeypatch.setattr(database, "_Pooled", interruption.connections("a"))
         world = World(cluster, schema, interruption)
         runtime = await world.replica("a")
+        interrupt(runtime, interruption, "a")
         interruption.joined.add("a")
         try:
             await runtime._core.begin()

@@ -11,8 +11,10 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from arcp_client._wire import names
-from arcp_client.errors import QuestionExpired, request_error
+from arcp_client.errors import LocalProtocolError, QuestionExpired, request_error
 from arcp_client.runtime import JobContext, Limits, Runtime
+from arcp_client.runtime._dialogue.shared_book import SharedQuestionBook
+from arcp_client.runtime._log.dialogue import QuestionsMoved
 from arcp_client.runtime._log.postgres_dialogue import PostgresDialogue
 from tests.postgres import Cluster
 from tests.replicas.conftest import MakeReplica, OpenPeer
@@ -301,6 +303,77 @@ async def test_the_second_job_of_a_work_takes_the_question_over_if_the_first_is_
     assert (await answer(twin, second, question, "late"))["type"] == names.ANSWER_TAKEN
     await twin.follow(second)
     assert got == ["late"]
+
+
+async def test_a_question_that_is_answered_before_another_replica_knows_it_ends_there_too(
+    replica: MakeReplica, peer: OpenPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database tells the second replica of the question late, and of its answer at once."""
+    a, b = replica(), replica()
+    asks(a)
+    got = asks(b)
+    owner, twin = await peer(a), await peer(b)
+    first, question = await asked(owner, **WORK)
+    ask, changed = PostgresDialogue.ask, SharedQuestionBook.changed
+    registered, told = asyncio.Event(), asyncio.Event()
+
+    async def told_late(self: PostgresDialogue, *question: Any) -> Any:
+        known = await ask(self, *question)
+        registered.set()
+        await told.wait()
+        return known
+
+    def told_of(self: SharedQuestionBook, change: QuestionsMoved) -> None:
+        changed(self, change)
+        if self is b._core.questions:
+            states = [known.state.state for known in change.questions or ()]
+            if "answered" in states:
+                told.set()
+
+    monkeypatch.setattr(PostgresDialogue, "ask", told_late)
+    monkeypatch.setattr(SharedQuestionBook, "changed", told_of)
+    second = (await twin.submit("asks", **WORK))["payload"]["job_id"]
+    await registered.wait()
+    assert (await answer(owner, first, question, "early"))["type"] == names.ANSWER_TAKEN
+    frames = await twin.follow(second)
+    assert [body["value"] for body in bodies(frames, names.ANSWERED)] == ["early"]
+    assert got == ["early"]
+
+
+async def test_a_question_whose_job_ends_while_it_is_registered_is_withdrawn(
+    replica: MakeReplica, peer: OpenPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later job of the same work asks for itself; it does not wait for a question without job."""
+    a, b = replica(), replica()
+    got = asks(b)
+    ask = PostgresDialogue.ask
+    registered, told = asyncio.Event(), asyncio.Event()
+    asking: list[asyncio.Future[Any]] = []
+
+    async def told_late(self: PostgresDialogue, *question: Any) -> Any:
+        known = await ask(self, *question)
+        registered.set()
+        await told.wait()
+        return known
+
+    @a.agent("asks")
+    async def leaves(input: Any, job: JobContext) -> str:
+        asking.append(asyncio.ensure_future(job.ask("Deploy?")))
+        await registered.wait()
+        return "gone"
+
+    owner, twin = await peer(a), await peer(b)
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresDialogue, "ask", told_late)
+        await owner.run("asks", **WORK)
+        told.set()
+        with pytest.raises(LocalProtocolError, match="the job has ended"):
+            await asking[0]
+    await a._core._journal.flushed()
+    second, question = await asked(twin, **WORK)
+    assert (await answer(twin, second, question, "mine"))["type"] == names.ANSWER_TAKEN
+    await twin.follow(second)
+    assert got == ["mine"]
 
 
 async def test_a_question_is_taken_over_although_the_answer_to_that_was_lost(

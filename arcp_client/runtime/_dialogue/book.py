@@ -108,8 +108,6 @@ class QuestionBook:
         seconds = longest if timeout is None else min(timeout, longest)
         while True:
             question = await self._find(job, self._state(job, asked, key, seconds), seconds)
-            if job.ended:
-                raise LocalProtocolError("the job has ended; nothing can be asked any more")
             waiter = self._wait(question, job, asked, can_answer)
             try:
                 await waiter.closed

@@ -21,7 +21,7 @@ import msgspec
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
-from arcp_client.errors import RequestError
+from arcp_client.errors import LocalProtocolError, RequestError
 from arcp_client.runtime._dialogue import question as states
 from arcp_client.runtime._dialogue.book import KnownSessions, QuestionBook
 from arcp_client.runtime._dialogue.question import AskedQuestion
@@ -93,9 +93,13 @@ class SharedQuestionBook(QuestionBook):
         It is registered to the end, even if the agent is interrupted: other replicas would wait for
         a question that this one has registered and does not know of.
         """
-        return await self._tasks.complete(
+        question = await self._tasks.complete(
             self._register(job, state), name="ask", late=partial(self._interrupted, job)
         )
+        if job.ended:
+            self._interrupted(job, question)
+            raise LocalProtocolError("the job has ended; nothing can be asked any more")
+        return question
 
     async def _register(self, job: ServerJob, state: QuestionState) -> AskedQuestion:
         most = self._limits.open_questions
@@ -125,7 +129,7 @@ class SharedQuestionBook(QuestionBook):
             delay = min(2 * delay, _LAST_RETRY)
 
     def _interrupted(self, job: ServerJob, question: AskedQuestion) -> None:
-        """Withdraw a question whose agent was interrupted while it was registered."""
+        """Withdraw a question whose agent or job has ended while it was registered."""
         if not question.open or question.waiters:
             return
         stopping = job.stopping
@@ -145,6 +149,8 @@ class SharedQuestionBook(QuestionBook):
                 self._decide(question, _seconds_left(state))
             else:
                 question.guest = True
+                # It may have been closed, and this reported, before `known` was here.
+                self._tasks.spawn(self._read(question.id), name="question")
         elif question.guest and question.open:
             if state.state != states.OPEN:
                 question.close_as(state)
