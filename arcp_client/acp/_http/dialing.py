@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
+import socket
 import ssl as tls
 from typing import Any, TypeAlias, cast
 
 import aiohttp
+from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from arcp_client.acp._http.exchange import HttpFailed
@@ -18,6 +20,7 @@ from arcp_client.transports._keep_alive import keep_alive
 __all__ = ["Pipe", "basic", "chosen", "dial"]
 
 Pipe: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Trust: TypeAlias = tls.SSLContext | aiohttp.Fingerprint | bool
 
 _HEAD = 64 * 1024  # bytes of a proxy's answer
 _EYEBALLS = 0.25  # seconds before the next address of a host is tried too
@@ -42,7 +45,7 @@ async def dial(address: Address, protocols: tuple[str, ...]) -> Pipe:
     if address.proxy is None:
         pipe = await _open(host, port, context)
     else:
-        pipe = await _through(URL(address.proxy), host, port, context)
+        pipe = await _through(URL(address.proxy), host, port, context, address.ssl)
     writer = pipe[1]
     try:
         if context is not None and isinstance(address.ssl, aiohttp.Fingerprint):
@@ -70,19 +73,19 @@ def basic(url: URL) -> str | None:
 
 
 async def _open(host: str, port: int, context: tls.SSLContext | None) -> Pipe:
-    options: dict[str, Any] = {}
-    if context is not None:
-        options = {"ssl": context, "server_hostname": host}
-    return await asyncio.open_connection(
-        host, port, happy_eyeballs_delay=_EYEBALLS, limit=_HEAD, **options
-    )
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    sock = await start_connection(found, happy_eyeballs_delay=_EYEBALLS)
+    name = host if context is not None else None
+    return await asyncio.open_connection(sock=sock, ssl=context, server_hostname=name, limit=_HEAD)
 
 
-async def _through(proxy: URL, host: str, port: int, context: tls.SSLContext | None) -> Pipe:
+async def _through(
+    proxy: URL, host: str, port: int, context: tls.SSLContext | None, trust: Trust
+) -> Pipe:
     """Open a tunnel with CONNECT, also for HTTP/2 without TLS, which proxies do not forward."""
     if proxy.scheme not in _PORTS:
         raise ValueError("a proxy of another scheme")
-    own = _context(True, ("http/1.1",)) if proxy.scheme == "https" else None
+    own = _context(trust, ("http/1.1",)) if proxy.scheme == "https" else None
     try:
         reader, writer = await _open(*_place(proxy), own)
     except OSError as error:
@@ -128,9 +131,7 @@ def _place(url: URL) -> tuple[str, int]:
     return url.raw_host.rstrip("."), url.port
 
 
-def _context(
-    given: tls.SSLContext | aiohttp.Fingerprint | bool, protocols: tuple[str, ...]
-) -> tls.SSLContext:
+def _context(given: Trust, protocols: tuple[str, ...]) -> tls.SSLContext:
     if isinstance(given, tls.SSLContext):
         return given  # other connections of the program may use it: it is not changed
     return _made(given is True, protocols)

@@ -108,7 +108,7 @@ class Http2Connection:
         except Http1Answer:
             reason = "the server answers in HTTP/1.1; do not pass http2=True"
             self._end(HttpFailed(reason, permanent=True))
-        except ProtocolError as error:
+        except (ProtocolError, ValueError) as error:
             reason = f"the server broke a rule of HTTP/2 ({type(error).__name__})"
             self._flush()  # h2 has prepared what the server is told
         except OSError:
@@ -312,11 +312,17 @@ class Http2Response:
     # ------------------------------------------------------------------ what the connection tells
 
     def begin(self, headers: Iterable[tuple[Any, Any]]) -> None:
-        """Take the head."""
+        """Take the head.
+
+        Raises:
+            ValueError: the status is none.
+        """
         found: dict[str, str] = {}
         for raw_name, raw_value in headers:
             name, value = _text(raw_name), _text(raw_value)
             if name == ":status":
+                if not (len(value) == 3 and value.isascii() and value.isdigit()):
+                    raise ValueError("a status")
                 self.status = int(value)
             elif name == "set-cookie":
                 self.cookies.append(value)

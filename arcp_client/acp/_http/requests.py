@@ -28,6 +28,7 @@ _SAID = 8 * 1024  # bytes of an error's body to read
 _SHOWN = 200  # characters of it to show
 _LONGEST_WAIT = 86_400.0
 
+_CUT_OFF = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _HTTP2_ONLY = (
     "if it takes HTTP/2 only, install 'arcp-client[http2]', and for an http:// URL pass"
     " HttpConnector(url, http2=True)"
@@ -156,7 +157,10 @@ def reason_of(error: BaseException, *, timeout: float) -> str:
 
 def failure_of(error: BaseException, peer: str, *, timeout: float) -> ConnectFailed:
     """Describe why a link could not be opened, without secrets."""
-    return failed(error, peer, *_judge(error, timeout))
+    text, permanent = _judge(error, timeout)
+    if isinstance(error, _CUT_OFF) and not isinstance(error, aiohttp.ClientConnectorError):
+        text = f"{text}; {_HTTP2_ONLY}"  # so some servers refuse HTTP/1.1
+    return failed(error, peer, text, permanent)
 
 
 def _judge(error: BaseException, timeout: float) -> tuple[str, bool]:

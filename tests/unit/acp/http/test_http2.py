@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from arcp_client.acp import HttpConnector
 from arcp_client.errors import ConnectFailed, LinkLost
@@ -35,6 +38,8 @@ from tests.unit.transports.raw import tcp_server
 
 pytest.importorskip("h2")
 from h2 import events
+from h2.config import H2Configuration
+from h2.connection import H2Connection
 from h2.settings import SettingCodes
 
 from arcp_client.acp._http.exchange import HttpFailed
@@ -142,11 +147,10 @@ async def test_without_the_extra_https_is_http_1_and_http2_names_it(
 async def test_a_server_of_http_2_only_gives_an_error_that_says_what_to_install(
     tls: bool, tmp_path: Path, prior_knowledge: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server sends its settings; tests/interop has one that ends the handshake of TLS."""
+    """The server sends its settings and hangs up; one in tests/interop ends the TLS handshake."""
     monkeypatch.setitem(sys.modules, "h2", None)
     async with secure(tmp_path, "h2") if tls else serving() as agent:
         error = await failure(f"{agent.url}?key={SECRET}", ssl=False)
-        assert "the answer is not HTTP/1.1" in str(error)
         assert "if it takes HTTP/2 only, install 'arcp-client[http2]'" in str(error)
         assert SECRET not in str(error)
         assert agent.seen == []
@@ -207,7 +211,9 @@ async def test_credentials_of_the_url_become_a_header(http2: bool, prior_knowled
 
 
 @asynccontextmanager
-async def proxy(reply: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> AsyncIterator[tuple[int, list[str]]]:
+async def proxy(
+    reply: bytes = b"HTTP/1.1 200 OK\r\n\r\n", *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[int, list[str]]]:
     heads: list[str] = []
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -234,8 +240,21 @@ async def proxy(reply: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> AsyncIterator[tupl
         finally:
             back.transport.abort()
 
-    async with tcp_server(handle) as port:
+    async with tcp_server(handle, tls=tls) as port:
         yield port, heads
+
+
+async def test_a_proxy_may_have_a_certificate_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "proxy").mkdir()
+    tls = server_context(tmp_path / "proxy")
+    async with secure(tmp_path, "h2") as agent, proxy(tls=tls) as (port, heads):
+        trust = trusting(tmp_path)
+        trust.set_alpn_protocols(["h2", "http/1.1"])
+        trust.load_verify_locations(tmp_path / "proxy" / "cert.pem")
+        async with linked(agent, proxy=f"https://localhost:{port}", ssl=trust) as (link, stream):
+            await stream.event(chunk(1))
+            assert json.loads(await link.receive()) == chunk(1)
+        assert len(heads) == len(agent.peers) == 1
 
 
 @pytest.mark.parametrize("tls", [True, False])
@@ -377,13 +396,21 @@ POST = [(":method", "POST"), *GET[1:]]
 OK = [(":status", "200")]
 
 
+def shrink(writer: asyncio.StreamWriter, which: int) -> None:
+    """Let the system keep less than it would."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, which, 4096)
+
+
 @asynccontextmanager
-async def connected(script: Script) -> AsyncIterator[Http2Connection]:
+async def connected(script: Script, *, smaller: bool = False) -> AsyncIterator[Http2Connection]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await script(Peer(reader, writer))
 
     async with tcp_server(handle) as port:
-        connection = Http2Connection(await asyncio.open_connection("127.0.0.1", port))
+        pipe = await asyncio.open_connection("127.0.0.1", port)
+        if smaller:
+            shrink(pipe[1], socket.SO_SNDBUF)
+        connection = Http2Connection(pipe)
         reading = asyncio.create_task(connection.run())
         try:
             yield connection
@@ -475,15 +502,20 @@ async def test_headers_have_a_limit(size: int) -> None:
             await connection.request(GET, None)
 
 
-async def test_answers_that_the_server_does_not_read_have_a_limit() -> None:
-    async def script(peer: Peer) -> None:
-        peer.h2.initiate_connection()
-        while True:
-            for _ in range(1000):
-                peer.h2.ping(b"12345678")
-            await peer.flush()
+async def test_answers_that_the_server_does_not_read_have_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("arcp_client.acp._http.http2_connection._UNSENT", 100_000)
 
-    async with connected(script) as connection:
+    async def script(peer: Peer) -> None:
+        shrink(peer.writer, socket.SO_RCVBUF)
+        peer.h2.initiate_connection()
+        await peer.flush()
+        while True:
+            peer.writer.write(b"\0\0\x08\6\0\0\0\0\x0012345678" * 1000)
+            await peer.writer.drain()
+
+    async with connected(script, smaller=True) as connection:
         with pytest.raises(HttpFailed, match="faster than it reads the answers"):
             await connection.request(GET, None)
 
@@ -504,6 +536,100 @@ async def test_pings_are_answered_while_no_body_is_read() -> None:
     async with connected(script) as connection:
         await connection.request(GET, None)
         await asyncio.wait_for(answered.wait(), 30)
+
+
+def recorded(*, padding: int = 0) -> tuple[bytes, bytes]:
+    """What a server sends for one request, and the body in it."""
+    config = H2Configuration(client_side=False)
+    server = H2Connection(config)
+    client = H2Connection(H2Configuration(client_side=True))
+    client.initiate_connection()
+    client.send_headers(1, GET, end_stream=True)
+    server.initiate_connection()
+    server.receive_data(client.data_to_send())
+    server.send_headers(1, [*OK, ("set-cookie", "a=b")])
+    body = b"".join(b"data: %d\n\n" % number for number in range(6))
+    for start in range(0, len(body), 10):
+        server.send_data(1, body[start : start + 10], pad_length=padding or None)
+    server.ping(b"12345678")
+    server.end_stream(1)
+    return server.data_to_send(), body
+
+
+def replay(data: bytes) -> Script:
+    """Send bytes once the client has sent its request, and end the connection."""
+
+    async def script(peer: Peer) -> None:
+        await peer.reader.readuntil(b"SM\r\n\r\n")
+        peer.writer.write(data)
+        peer.writer.write_eof()
+        while await peer.reader.read(65_536):
+            pass
+
+    return script
+
+
+async def answer_of(connection: Http2Connection) -> tuple[bytes, bool]:
+    """The bytes that were read of an answer, and whether it was whole."""
+    got = b""
+    try:
+        response = await connection.request(GET, None)
+        try:
+            while data := await response.read():
+                got += data
+        finally:
+            response.close()
+    except HttpFailed:
+        return got, False
+    return got, True
+
+
+@pytest.mark.parametrize("padding", [0, 7])
+async def test_a_connection_cut_at_any_byte_gives_what_arrived_and_then_the_loss(
+    padding: int,
+) -> None:
+    data, body = recorded(padding=padding)
+    lengths = []
+    for cut in range(len(data) + 1):
+        async with connected(replay(data[:cut])) as connection:
+            got, whole = await asyncio.wait_for(answer_of(connection), 30)
+        assert body.startswith(got)
+        assert whole == (cut == len(data))
+        lengths.append(len(got))
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == len(body)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_whatever_a_server_sends_ends_in_an_answer_or_in_one_kind_of_error(
+    choose: st.DataObject,
+) -> None:
+    data, _ = recorded()
+    changed = bytearray(data)
+    for _ in range(choose.draw(st.integers(1, 3))):
+        place = choose.draw(st.integers(0, len(changed) - 1))
+        size = choose.draw(st.integers(0, 4))
+        changed[place : place + size] = choose.draw(st.binary(max_size=12))
+
+    async def run() -> None:
+        async with connected(replay(bytes(changed))) as connection:
+            await asyncio.wait_for(answer_of(connection), 30)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("status", ["abc", "", "-1"])
+async def test_a_status_that_is_no_number_breaks_the_rules(status: str) -> None:
+    async def script(peer: Peer) -> None:
+        peer.h2.config.validate_outbound_headers = False
+        async for event in peer.events():
+            if isinstance(event, events.RequestReceived):
+                peer.h2.send_headers(event.stream_id, [(":status", status)])
+
+    async with connected(script) as connection:
+        with pytest.raises(HttpFailed, match="broke a rule of HTTP/2"):
+            await connection.request(GET, None)
 
 
 # ------------------------------------------------------------------ frames
