@@ -1,8 +1,10 @@
 """Milliseconds from `job.ask` to the handler of a person, and those of another event; prints JSON.
 
-An agent emits a log entry and asks a question in turn, each with a stamp, over a WebSocket to a
-client in another process, whose handlers note the time. The handler of the question answers it.
-``ratio`` is the median time of a question by the median time of an event of the same run.
+An agent asks questions and emits log entries and tool calls, in random order and after equal
+pauses, each with a stamp, over a WebSocket to a client in another process, whose handlers note the
+time. The handler of a question answers it. A log entry is a small event; the arguments of a tool
+call have the fields of a question, so that its frame is as large. ``ratio`` is the median time of a
+question by that of a log entry of the same run, and ``ratio_same_size`` by that of a tool call.
 
     python benchmarks/bench_questions.py [--rounds 9] [--questions 500] [--write]
 
@@ -12,6 +14,7 @@ client in another process, whose handlers note the time. The handler of the ques
 import argparse
 import asyncio
 import json
+import random
 import statistics
 import sys
 import tempfile
@@ -22,7 +25,18 @@ from typing import Any
 from rounds import HERE, answer, footer, interleaved, machine, quartiles, report, spread, table
 
 WAYS = ("memory", "sqlite")
+KINDS = ("log", "call", "question")
 _WARM = 20
+_PAUSE = 0.002  # seconds; longer than the client needs for the event before
+_FIELDS = {  # those of a question
+    "question_id": "q_01KB8Q6T9V3E5W7X2Y4Z6A8B0C",
+    "schema": {"enum": ["yes", "no"]},
+    "to": [],
+    "expires_at": "2026-12-01T12:00:00.000Z",
+    "has_default": False,
+    "lease_paused": False,
+    "options": [{"value": "yes"}, {"value": "no"}],
+}
 
 
 def stamp() -> str:
@@ -40,11 +54,17 @@ async def serve(path: str) -> None:
 
     @runtime.agent("asks")
     async def asks(input: Any, job: Any) -> None:
-        for _ in range(input["n"]):
-            await job.log(stamp())
-            await asyncio.sleep(0.001)
-            await job.ask(stamp(), options=["yes", "no"])
-            await asyncio.sleep(0.001)
+        kinds = [*KINDS] * input["n"]
+        random.Random(0).shuffle(kinds)
+        for kind in kinds:
+            await asyncio.sleep(_PAUSE)
+            match kind:
+                case "log":
+                    await job.log(stamp())
+                case "call":
+                    await job.tool_call(stamp(), _FIELDS, "call")
+                case _:
+                    await job.ask(stamp(), options=["yes", "no"])
 
     async with runtime, runtime.serve() as server:
         print(server.url, flush=True)
@@ -62,17 +82,20 @@ async def one(way: str, count: int) -> dict[str, float]:
         assert child.stdout is not None
         url = (await child.stdout.readline()).decode().strip()
         try:
-            logs: list[float] = []
-            questions: list[float] = []
+            took: dict[str, list[float]] = {kind: [] for kind in KINDS}
             async with Client(url) as client:
 
                 @client.on(events.Log)
                 async def note(event: events.Log) -> None:
-                    logs.append(since(event.message))
+                    took["log"].append(since(event.message))
+
+                @client.on(events.ToolCall)
+                async def call(event: events.ToolCall) -> None:
+                    took["call"].append(since(event.tool))
 
                 @client.on(events.Question)
                 async def reply(event: events.Question) -> None:
-                    questions.append(since(event.text))
+                    took["question"].append(since(event.text))
                     assert event.job_id
                     await client.answer(event.job_id, event.question_id, "yes")
 
@@ -80,8 +103,14 @@ async def one(way: str, count: int) -> dict[str, float]:
         finally:
             child.kill()
             await child.wait()
-    event, question = statistics.median(logs[_WARM:]), statistics.median(questions[_WARM:])
-    return {"event_ms": event, "question_ms": question, "ratio": question / event}
+    event, call_, question = (statistics.median(took[kind][_WARM:]) for kind in KINDS)
+    return {
+        "event_ms": event,
+        "same_size_ms": call_,
+        "question_ms": question,
+        "ratio": question / event,
+        "ratio_same_size": question / call_,
+    }
 
 
 def measured(rounds: int, count: int) -> dict[str, Any]:
@@ -94,7 +123,7 @@ def measured(rounds: int, count: int) -> dict[str, Any]:
     return {**machine(), "rounds": rounds, "questions": count, "rows": rows}
 
 
-KEYS = ("event_ms", "question_ms", "ratio")
+KEYS = ("event_ms", "same_size_ms", "question_ms", "ratio", "ratio_same_size")
 
 
 def shown(result: dict[str, Any]) -> str:
@@ -102,13 +131,20 @@ def shown(result: dict[str, Any]) -> str:
     rows = [
         [
             row["way"],
-            f"{row['event_ms']['median']:.2f}",
-            f"{row['question_ms']['median']:.2f}",
+            *(f"{row[key]['median']:.2f}" for key in KEYS[:3]),
             spread(row["ratio"]),
+            spread(row["ratio_same_size"]),
         ]
         for row in result["rows"]
     ]
-    head = ("event log", "event, p50 ms", "question, p50 ms", "question × event")
+    head = (
+        "event log",
+        "event, p50 ms",
+        "event of the same size, p50 ms",
+        "question, p50 ms",
+        "question × event",
+        "question × event of the same size",
+    )
     return table(head, rows) + footer(result, f" of {result['questions']:,} questions")
 
 

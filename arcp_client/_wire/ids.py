@@ -91,6 +91,8 @@ def in_utc(moment: datetime) -> datetime:
     """
     if moment.tzinfo is None:
         raise ValueError("a moment needs a time zone")
+    if moment.tzinfo is UTC:
+        return moment
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:

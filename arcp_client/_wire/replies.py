@@ -273,10 +273,11 @@ def read_choices(value: Any) -> tuple[Choice, ...]:
     """Read the options of a question. An option without a label is shown as its value."""
     choices = []
     for entry in _items(value):
-        if isinstance(entry, Mapping):
-            option = entry.get("value")
-            shown = option if isinstance(option, str) else json.dumps(option)
-            choices.append(Choice(option, _text(entry.get("label")) or shown))
+        if isinstance(entry, dict):
+            option, label = entry.get("value"), _text(entry.get("label"))
+            if not label:
+                label = option if isinstance(option, str) else json.dumps(option)
+            choices.append(Choice(option, label))
     return tuple(choices)
 
 

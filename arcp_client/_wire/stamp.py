@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import NoneType
@@ -111,8 +111,8 @@ def event_payload(kind: str, body: Mapping[str, Any]) -> bytes:
         raise
 
 
-def payload_bytes(payload: Mapping[str, Any]) -> bytes:
-    """Encode any payload, by the rules of `codec.snapshot`.
+def payload_bytes(payload: Mapping[str, Any] | Sequence[Any]) -> bytes:
+    """Encode any payload or part of one, by the rules of `codec.snapshot`.
 
     Raises:
         ValueError: JSON cannot represent the payload: NaN, bytes, a set, a cycle.
@@ -125,7 +125,7 @@ def payload_bytes(payload: Mapping[str, Any]) -> bytes:
     return bytes(snapshot(payload))
 
 
-def _plain(payload: Mapping[str, Any]) -> bool:
+def _plain(payload: Mapping[str, Any] | Sequence[Any]) -> bool:
     """Whether the fast encoder, which guesses a form for bytes and NaN, encodes this exactly."""
     left: list[Any] = [payload]
     for value in left:

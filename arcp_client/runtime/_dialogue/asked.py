@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from arcp_client import _arguments as check
 from arcp_client._schema import fault_in, schema_of
 from arcp_client._wire.codec import parse, snapshot
-from arcp_client._wire.stamp import canonical
+from arcp_client._wire.stamp import canonical, payload_bytes
 from arcp_client.models import Choice
 
 __all__ = ["MISSING", "Asked", "Converter"]
@@ -24,6 +25,10 @@ MISSING: Final[Any] = ...
 _OPTIONS = 256
 _SCALARS = (str, bool, int)
 """Types whose values are the same in JSON."""
+_KEPT = 64
+"""Most forms that are kept for later questions."""
+_KEPT_CHARACTERS = 1024
+"""Most characters in the options of a form that is kept."""
 
 
 class Converter:
@@ -31,7 +36,7 @@ class Converter:
 
     def __init__(self, schema: Any, adapter: TypeAdapter[Any] | None) -> None:
         self._schema = schema
-        self._adapter = adapter
+        self.adapter = adapter
 
     def fault(self, value: Any) -> tuple[str, str] | None:
         """Return the path and the reason why a JSON value is no answer; ``None`` if it is one."""
@@ -48,13 +53,12 @@ class Converter:
 
     def convert(self, value: Any) -> Any:
         """Convert a JSON value to the type that the agent asked for."""
-        if self._adapter is None:
+        if self.adapter is None:
             return value
-        return self._adapter.validate_json(json.dumps(value))
+        return self.adapter.validate_json(json.dumps(value))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What an agent asks.
 
     Attributes:
@@ -65,6 +69,7 @@ class Asked:
         default: the default as JSON, or ``None`` if there is none.
         key: the agent's own key for the question.
         fingerprint: the same for the same question.
+        size: its size, in bytes.
         converter: checks and converts answers.
     """
 
@@ -75,13 +80,8 @@ class Asked:
     default: bytes | None
     key: str | None
     fingerprint: str
+    size: int
     converter: Converter
-
-    @property
-    def size(self) -> int:
-        """Its size, in bytes."""
-        texts = len(self.text.encode("utf-8", "replace")) + sum(map(len, self.to))
-        return texts + len(self.schema) + len(self.options or b"") + len(self.default or b"")
 
     @classmethod
     def of(
@@ -102,39 +102,86 @@ class Asked:
         check.a_text("question", text)
         check.a_text("key", key, none=True)
         names = () if to is None else (to,) if isinstance(to, str) else check.texts("to", to)
-        choices = _choices(options)
-        if choices and schema is not None:
+        given = _given(options)
+        if given and schema is not None:
             raise ValueError("ask: give options, or a schema, not both")
-        if choices:
-            made, adapter = {"enum": [choice["value"] for choice in choices]}, None
-        else:
-            made, adapter = schema_of({"type": "string"} if schema is None else schema)
-        converter = Converter(made, adapter)
+        form = (_kept_form if _is_constant(schema, given) else _form)(schema, given)
         encoded = None
         if default is not MISSING:
-            encoded = _default(default, adapter)
-            fault = converter.fault(parse(encoded))
+            encoded = _default(default, form.converter.adapter)
+            fault = form.converter.fault(parse(encoded))
             if fault is not None:
                 raise ValueError(f"default: {fault[0]}: {fault[1]}")
-        identity = canonical([text, made, choices, list(names)])
+        head = payload_bytes([text, names])
         return cls(
             text=text,
-            schema=bytes(snapshot(made)),
-            options=bytes(snapshot(choices)) if choices else None,
+            schema=form.schema,
+            options=form.options,
             to=names,
             default=encoded,
             key=key,
-            fingerprint=hashlib.sha256(identity).hexdigest()[:32],
-            converter=converter,
+            # Not SHA-256: after a pause, OpenSSL's takes three times as long.
+            fingerprint=hashlib.blake2b(head + form.identity, digest_size=16).hexdigest(),
+            size=len(head) + form.size + len(encoded or b""),
+            converter=form.converter,
         )
 
 
-def _choices(options: Iterable[Any]) -> list[dict[str, Any]]:
-    if isinstance(options, str | bytes) or not isinstance(options, Iterable):
+class _Form(msgspec.Struct, frozen=True):
+    """The answers that a question takes.
+
+    Attributes:
+        converter: checks and converts them.
+        schema: their schema as JSON.
+        options: the options as JSON, or ``None``.
+        identity: the same for the same answers: the keys of a schema have no order.
+    """
+
+    converter: Converter
+    schema: bytes
+    options: bytes | None
+    identity: bytes
+
+    @property
+    def size(self) -> int:
+        """Its size in an event, in bytes."""
+        return len(self.schema) + len(self.options or b"")
+
+
+def _form(schema: Any, options: tuple[Any, ...]) -> _Form:
+    if options:
+        choices = _choices(options)
+        made: Any = {"enum": [choice["value"] for choice in choices]}
+        written = payload_bytes(choices)
+        return _Form(Converter(made, None), payload_bytes(made), written, canonical(choices))
+    made, adapter = schema_of({"type": "string"} if schema is None else schema)
+    return _Form(Converter(made, adapter), payload_bytes(made), None, canonical(made))
+
+
+_kept_form = lru_cache(_KEPT)(_form)
+"""Most agents ask with a few classes and options, and pydantic takes long to make a schema."""
+
+
+def _is_constant(schema: Any, options: tuple[Any, ...]) -> bool:
+    """Whether equal arguments have the same form; ``1`` and ``True`` are equal and do not."""
+    if not options:
+        return schema is None or isinstance(schema, type)
+    return set(map(type, options)) == {str} and sum(map(len, options)) <= _KEPT_CHARACTERS
+
+
+def _given(options: Iterable[Any]) -> tuple[Any, ...]:
+    if not isinstance(options, list | tuple) and (
+        isinstance(options, str | bytes) or not isinstance(options, Iterable)
+    ):
         raise TypeError("options must be a list of values, or of pairs of a value and its label")
+    given = tuple(options)
+    if len(given) > _OPTIONS:
+        raise ValueError(f"options: at most {_OPTIONS}, not {len(given)}")
+    return given
+
+
+def _choices(options: tuple[Any, ...]) -> list[dict[str, Any]]:
     choices = [_choice(at, option) for at, option in enumerate(options)]
-    if len(choices) > _OPTIONS:
-        raise ValueError(f"options: at most {_OPTIONS}, not {len(choices)}")
     values = [canonical(choice["value"]) for choice in choices]
     if len(set(values)) != len(values):
         raise ValueError("options: the same value appears twice")

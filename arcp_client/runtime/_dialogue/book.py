@@ -8,19 +8,20 @@ an effect. Agents and clients learn of a change after it is stored.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 
 from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
-from arcp_client._wire.ids import new_prefixed_id, parse_time, time_text
+from arcp_client._wire.ids import parse_time, time_text
 from arcp_client._wire.messages import Answer
+from arcp_client._wire.stamp import timestamp
 from arcp_client.errors import (
     FeatureNotNegotiated,
     InvalidAnswer,
@@ -60,7 +61,7 @@ class _AskedByJob:
 
     def __init__(self) -> None:
         self.open: dict[str, AskedQuestion] = {}
-        self.times: Counter[str] = Counter()
+        self.times: dict[str, int] = {}
 
 
 class QuestionBook:
@@ -127,8 +128,8 @@ class QuestionBook:
                 f"a question of {asked.size} bytes is over the limit of {self._most} bytes"
             )
         times = self._follow(job).times
-        times[asked.fingerprint] += 1
-        return asked.key or f"{asked.fingerprint}:{times[asked.fingerprint]}"
+        count = times[asked.fingerprint] = times.get(asked.fingerprint, 0) + 1
+        return asked.key or f"{asked.fingerprint}:{count}"
 
     async def _find(self, job: ServerJob, state: QuestionState, seconds: float) -> AskedQuestion:
         """Return the question of the same work that is open or has a value, or else a new one."""
@@ -140,7 +141,7 @@ class QuestionBook:
         most = self._limits.open_questions
         if self._count[job.principal] >= most:
             raise LocalProtocolError(f"the principal of this job has {most} open questions already")
-        question = self._questions[state.id] = AskedQuestion(state, json.loads(state.schema))
+        question = self._questions[state.id] = AskedQuestion(state)
         self._decide(question, seconds)
         return question
 
@@ -148,7 +149,7 @@ class QuestionBook:
         self, question: AskedQuestion, job: ServerJob, asked: Asked, can_answer: bool
     ) -> Waiter:
         waiter = Waiter(job, asked.converter, asyncio.get_running_loop().create_future())
-        with self._together():
+        with self._journal.together():
             if job.id not in question.stored.job_ids:
                 question.taken_over(job)
             if job.id not in question.jobs:
@@ -156,9 +157,11 @@ class QuestionBook:
                 if question.open:
                     self._follow(job).open[question.id] = question
                     pause(job, self._now())
-                    question.pauses(job.paused_at is not None)
+                paused = job.paused_at is not None
+                if question.open and question.stored.paused is not paused:
+                    question.pauses(paused)
                 self._put(question)
-                job.emit(names.QUESTION, question.body(paused=job.paused_at is not None))
+                job.emit(names.QUESTION, question.body(paused=paused))
                 if not question.open:
                     kind, body = question.closing()
                     job.emit(kind, body)
@@ -173,22 +176,21 @@ class QuestionBook:
 
     def _state(self, job: ServerJob, asked: Asked, key: str, seconds: float) -> QuestionState:
         self._number += 1
-        now = datetime.now(UTC)
         return QuestionState(
-            id=new_prefixed_id("q"),
+            id=job.new_id("q"),
             number=self._number,
             principal=job.principal,
             agent=job.agent.partition("@")[0],
             work=job.work_id or job.id,
             durable_work=job.work_id is not None,
             key=key,
-            job_ids=(),
+            job_ids=(job.id,),
             text=asked.text,
             schema=asked.schema,
             options=asked.options,
             to=asked.to,
-            asked_at=time_text(now),
-            expires_at=time_text(now + timedelta(seconds=seconds)),
+            asked_at=timestamp(),
+            expires_at=time_text(datetime.fromtimestamp(time.time() + seconds, UTC)),
             default=asked.default,
         )
 
@@ -341,7 +343,7 @@ class QuestionBook:
     def _closed_now(self, question: AskedQuestion) -> None:
         stored = question.stored
         kind, body = question.closing()
-        with self._together():
+        with self._journal.together():
             self._put(question)
             for job in question.jobs.values():
                 of_job = self._of.get(job)
@@ -436,7 +438,7 @@ class QuestionBook:
     def restore(self, stored: Sequence[QuestionState]) -> None:
         """Restore stored questions. Those of jobs that were cut short are closed at their end."""
         for state in stored:
-            question = AskedQuestion(state, json.loads(state.schema))
+            question = AskedQuestion(state)
             self._number = max(self._number, state.number)
             if not question.open:
                 self._questions[question.id] = question
@@ -467,11 +469,6 @@ class QuestionBook:
     def _put(self, question: AskedQuestion) -> None:
         if self._durable and not question.guest:
             self._journal.put(question.stored)
-
-    @contextlib.contextmanager
-    def _together(self) -> Iterator[None]:
-        with self._journal.together():
-            yield
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -32,7 +32,6 @@ from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.listing import DEFAULT_LIMIT, start_of
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._log.dialogue import (
-    KnownQuestion,
     OfferedAnswer,
     OfferedMessage,
     SharedDialogue,
@@ -113,7 +112,7 @@ class Elsewhere:
             request.limit or DEFAULT_LIMIT,
             lambda known: sees(jobs, principal, known.state, known.agent),
         )
-        questions = [(_question(known), known.held) for known in found]
+        questions = [(AskedQuestion(known.state), known.held) for known in found]
         return [
             each.entry(may_answer=each.may_be_answered_by(principal), waiting=held)
             for each, held in questions
@@ -132,7 +131,7 @@ class Elsewhere:
         known = await self._shared.question(request.question_id)
         if known is None or not sees(self._jobs, principal, known.state, known.agent):
             raise QuestionNotFound(f"there is no question {request.question_id[:80]}")
-        question = _question(known)
+        question = AskedQuestion(known.state)
         check_rights(question, principal, request.job_id)
         most = min(self._limits.question_bytes, self._limits.event_bytes // 2)
         encoded = checked_size(request.value, most)
@@ -177,7 +176,7 @@ class Elsewhere:
                         known = await self._shared.question(question.id)
                         if known is None:
                             raise QuestionNotFound(f"there is no question {question.id}")
-                        question, held = _question(known), known.held
+                        question, held = AskedQuestion(known.state), known.held
                     question.check_late(answer.by, answer.key, value)
                     return question
             except TimeoutError:
@@ -239,10 +238,6 @@ class Elsewhere:
         if stored.state == "full":
             raise _busy("the inbox of the job is full: its agent takes no messages")
         return stored.state
-
-
-def _question(known: KnownQuestion) -> AskedQuestion:
-    return AskedQuestion(known.state, json.loads(known.state.schema))
 
 
 def _busy(message: str) -> RequestError:

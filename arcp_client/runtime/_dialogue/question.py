@@ -83,7 +83,7 @@ class AskedQuestion:
         guest: another replica decides about it; agents of this one wait, too.
     """
 
-    def __init__(self, stored: QuestionState, schema: Any) -> None:
+    def __init__(self, stored: QuestionState) -> None:
         self.stored = stored
         self.waiters: list[Waiter] = []
         self.jobs: dict[str, ServerJob] = {}
@@ -91,7 +91,6 @@ class AskedQuestion:
         self.deadline = 0.0
         self.reason = ""
         self.guest = False
-        self._schema = Converter(schema, None)
 
     @property
     def id(self) -> str:
@@ -123,7 +122,7 @@ class AskedQuestion:
 
     def fault(self, value: Any) -> tuple[str, str] | None:
         """Return why a value is no answer, with its path; ``None`` if it is one."""
-        found = self._schema.fault(value)
+        found = Converter(json.loads(self.stored.schema), None).fault(value)
         for waiter in self.waiters if found is None else ():
             found = found or waiter.converter.fault(value)
         return found

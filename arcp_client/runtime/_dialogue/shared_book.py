@@ -103,7 +103,6 @@ class SharedQuestionBook(QuestionBook):
 
     async def _register(self, job: ServerJob, state: QuestionState) -> AskedQuestion:
         most = self._limits.open_questions
-        state = msgspec.structs.replace(state, job_ids=(job.id,))
         while True:
             # Also if the job ends: an attempt whose outcome is not known may have succeeded.
             known = await self._patiently(None, lambda: self._shared.ask(state, job.id, most))
@@ -141,7 +140,7 @@ class SharedQuestionBook(QuestionBook):
         state = known.state
         question = self._questions.get(state.id)
         if question is None:
-            question = AskedQuestion(state, json.loads(state.schema))
+            question = AskedQuestion(state)
             self._questions[state.id] = question
             if not question.open:
                 self._closed.add(question)

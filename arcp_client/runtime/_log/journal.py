@@ -17,10 +17,9 @@ running work continues in memory, and new work is refused.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 from arcp_client._budget import ByteBudget
@@ -78,6 +77,21 @@ class _Batch:
         return bool(self.entries or self.settles or self.waiters)
 
 
+class _Together:
+    """Counts the open blocks of `Journal.together`."""
+
+    __slots__ = ("blocks",)
+
+    def __init__(self) -> None:
+        self.blocks = 0
+
+    def __enter__(self) -> None:
+        self.blocks += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.blocks -= 1
+
+
 class Journal:
     """Writes entries in order, in batches; retries failed writes.
 
@@ -100,7 +114,7 @@ class Journal:
         self._task: asyncio.Task[None] | None = None
         self._failing = False
         self._given_up = False
-        self._together = False
+        self._together = _Together()
         self.written = 0  # entries
         self._idle = asyncio.Event()
         self._idle.set()
@@ -161,7 +175,7 @@ class Journal:
         if self._given_up:
             return
         batch = self._open
-        if batch.size >= self._most and not self._together:
+        if batch.size >= self._most and not self._together.blocks:
             self._ready.append(batch)
             batch = self._open = _Batch()
         batch.entries.append(entry)
@@ -172,14 +186,9 @@ class Journal:
         elif self._gathering is not None and (batch.size >= _GATHER_BYTES or self.full):
             _release(self._gathering)
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self) -> _Together:
         """Write all entries that the block queues in one batch. The block must not await."""
-        before, self._together = self._together, True
-        try:
-            yield
-        finally:
-            self._together = before
+        return self._together
 
     def then(
         self,
