@@ -34,7 +34,7 @@ async def main(target: Runtime | str) -> None:
         client.notifications.pipe(ops.filter(is_warm), concat_map_async(save)).subscribe(print)
         job = await client.submit("sensor")
         await job.result()
-        await client.drain()
+        await client.drain()  # waits until the pipeline has processed all events
 
 
 if __name__ == "__main__":

@@ -24,9 +24,7 @@ ASIDE    check: events wait in the file, or memory is full        ASIDE
 ASIDE    check: the file is empty, and consumers have caught up   READING
 ASIDE    check: soft is reached, and no message is awaited        HELD
 ASIDE    the file has no room for a frame                         FULL
-FULL     the file has room, and a message is awaited              ASIDE
-FULL     the file has room, and no message is awaited             HELD
-FULL     the file is empty, and consumers have caught up          READING
+FULL     the file has room                                        ASIDE
 any      the link has ended                                       READING
 =======  =======================================================  =======
 

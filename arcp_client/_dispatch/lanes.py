@@ -37,7 +37,8 @@ class Lane:
         accepted: number of events that were put into the lane.
         done: number of events of the lane whose handlers have ended.
         waiters: pairs of a count and the future to resolve when `done` reaches that count.
-        edges: the waits of the running handler and of its child tasks, as edges of the `WaitGraph`.
+        edges: the waits of the running handler and of its child tasks, as edges of the `WaitGraph`,
+            which detects deadlocks.
     """
 
     __slots__ = ("_over", "done", "edges", "gate", "registration", "waiters")

@@ -5,12 +5,13 @@ A checkpoint has two numbers. All events up to the *watermark* are processed by 
 exception: see below the table). So the client that starts after a crash knows which unprocessed
 events a handler may have seen: those up to the reserved number.
 
-The reserved number is ``every`` above the last event that the fastest consumer has processed, so a
-slow consumer does not delay a fast one. Later events wait here. The slowest consumer sets the
-watermark. After a crash, all lanes get the events above the saved watermark again. Of these events:
+The reserved number is *n* above the last event that the fastest consumer has processed, where *n*
+is the parameter ``every``. So a slow consumer does not delay a fast one. Later events wait here.
+The slowest consumer sets the watermark. After a crash, all lanes get the events above the saved
+watermark again. Of these events:
 
-- At most ``every`` had been processed by all consumers since the last save.
-- At most ``every`` are marked as redelivered although no handler has seen them.
+- At most *n* had been processed by all consumers since the last save.
+- At most *n* are marked as redelivered although no handler has seen them.
 
 The stream of events has one of four states. In FLOW, an event is published when it arrives. In
 WAIT, events wait until they are reserved. In TOKEN, they wait until the resume token of a new

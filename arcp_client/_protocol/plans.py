@@ -14,7 +14,8 @@ one that the runtime supports, or with ``list`` if `Recover.list_first` is set::
       list ─────▶ as above
         │  └────▶ not listed ──▶ with `list_first`: subscribe with history, else given up
         ▼ refused, timed out or not supported
-      resubmit under the same key; if that is not possible: given up if refused, else watch
+      resubmit under the same key; if that is not possible: given up if the last request was
+      refused, else watch
 
 To *watch* means to wait for events, and to poll the job while it is silent. To *resubmit* is to
 send the submit again: a runtime that knows the key answers with the job, or with the stored
