@@ -579,7 +579,7 @@ class Judge:
 
 
 def _failed(said: str) -> str:
-    for line in said.splitlines():
+    for line in reversed(said.splitlines()):  # the summary comes last, behind logs of errors
         if line.startswith(("FAILED ", "ERROR ")):
             return line.partition(" ")[2].partition(" - ")[0]
     return "the tests do not start"

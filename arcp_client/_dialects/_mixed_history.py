@@ -61,7 +61,6 @@ class MixedHistory(Peer):
             self._mixed.add(job_id)
             self.transparent = False
             self.view.receiver.look()
-            self.view.receiver.remember(job_id)
         yield from super().outgoing(request, now)
         if mixed and job_id is not None:
             nonce = self.view.barriers.set(lambda now: self._ended(nonce, now), now)

@@ -90,9 +90,6 @@ class FrameReceiver(Protocol):
     def look(self) -> None:
         """Read `Peer.transparent` again, because it has changed."""
 
-    def remember(self, job_id: str) -> None:
-        """Recognise the events of a job by their ids from now on, because a history may come."""
-
     def subscribed(self, job_id: str) -> None:
         """Note that the runtime confirmed a subscription."""
 

@@ -180,10 +180,6 @@ class Receiver:
 
     # -- subscriptions
 
-    def remember(self, job_id: str) -> None:
-        """Recognise the events of a job by their ids from now on, because a history may come."""
-        self.dedup.remember(self._jobs.state(job_id))
-
     def subscribing(self, job_id: str, *, history: bool) -> None:
         """Note that a subscription was sent. Its history may come before its confirmation."""
         self.dedup.requested(self._jobs.state(job_id), history=history)

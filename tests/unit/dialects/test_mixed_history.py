@@ -300,6 +300,7 @@ def test_two_histories_at_once_end_with_the_later_one(go: Go) -> None:
     go.event(None, A, 2)
     go.event(None, A, 1)
     go.pong(ping["payload"]["nonce"])
+    go.wait(PAUSE / 2)
     assert go.came == []
     go.confirmed(second)
     go.event(None, B, 2)
