@@ -110,7 +110,7 @@ async def probe(
         dead: called when no answer arrived in time.
     """
     session = driver.session
-    if session.state is not State.LIVE or not session.negotiated(names.HEARTBEAT):
+    if session.state is not State.LIVE:
         return
     assert session.info is not None
     nonce = new_id()
@@ -131,6 +131,6 @@ async def probe(
         if reading():
             dead(HeartbeatLost(f"no answer within {seconds:g} s after this machine slept (§6.4)"))
     except ArcpError:
-        pass  # the session has ended, or the runtime refused the ping, which is an answer
+        pass  # the session has ended, heartbeats are not negotiated, or the refusal is an answer
     finally:
         session.withdraw(request)

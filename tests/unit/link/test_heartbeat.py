@@ -10,7 +10,7 @@ import pytest
 from tenacity import wait_fixed
 
 from arcp_client import Client, JobContext, Live, Reconnect, Runtime
-from arcp_client._link.sleep_detector import Drift
+from arcp_client._link.sleep_detector import LOOK_EVERY, Drift, SleepDetector
 from arcp_client.errors import HeartbeatLost
 from arcp_client.state import LinkState, Reconnecting
 from arcp_client.testing import Drop, FaultyConnector, FaultyProxy, VirtualClock
@@ -152,13 +152,56 @@ async def test_without_the_feature_nothing_is_sent_and_pings_are_answered(
 
 
 def test_only_a_wall_clock_that_runs_ahead_is_a_sleep() -> None:
-    drift = Drift(100.0, 1000.0)
-    assert not drift.slept(102.0, 1002.0)
-    assert not drift.slept(122.0, 1022.0)  # a blocked loop moves both
-    assert drift.slept(123.0, 1623.0)
-    assert not drift.slept(125.0, 1625.0)  # told once
-    assert not drift.slept(127.0, 627.0)  # a clock set back
-    assert not drift.slept(129.0, 632.0)  # a clock set on a little
+    drift = Drift(90_100.0, 1000.0)
+    assert not drift.slept(90_102.0, 1002.0)
+    assert not drift.slept(90_122.0, 1022.0)  # a blocked loop moves both
+    assert drift.slept(90_123.0, 1623.0)
+    assert not drift.slept(90_125.0, 1625.0)  # told once
+    assert not drift.slept(90_127.0, 627.0)  # a clock set back
+    assert not drift.slept(90_129.0, 634.0)  # a clock set on by five seconds
+
+
+class Sleeper:
+    """A link that counts how often it is told of a sleep."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def slept(self) -> None:
+        self.told += 1
+
+
+async def test_each_sleep_is_told_to_the_links_of_the_moment(clock: VirtualClock) -> None:
+    detector = SleepDetector.of(asyncio.get_running_loop())
+    first, second = Sleeper(), Sleeper()
+    detector.add(first)
+    detector.add(second)
+    await clock.advance(10 * LOOK_EVERY)
+    clock.jump_wall(600.0)
+    await clock.advance(LOOK_EVERY)
+    assert (first.told, second.told) == (1, 1)
+    detector.discard(first)
+    clock.jump_wall(600.0)
+    await clock.advance(LOOK_EVERY)
+    assert (first.told, second.told) == (1, 2)
+
+
+async def test_a_sleep_is_told_to_a_link_that_comes_after_a_while_without_any(
+    clock: VirtualClock,
+) -> None:
+    detector = SleepDetector.of(asyncio.get_running_loop())
+    first, second = Sleeper(), Sleeper()
+    detector.add(first)
+    detector.discard(first)
+    await clock.advance(2 * LOOK_EVERY)
+    clock.jump_wall(600.0)
+    await clock.advance(2 * LOOK_EVERY)
+    detector.add(second)
+    await clock.advance(2 * LOOK_EVERY)
+    assert second.told == 0
+    clock.jump_wall(600.0)
+    await clock.advance(LOOK_EVERY)
+    assert (first.told, second.told) == (0, 1)
 
 
 async def test_after_a_sleep_the_peer_is_asked_at_once(
@@ -197,6 +240,60 @@ async def test_a_link_that_died_in_its_sleep_is_made_anew_at_once(
         veil.drawn = False
         await client.connected()
         assert client.resumed
+
+
+async def test_a_peer_with_a_short_interval_has_no_longer_than_that_to_answer(
+    clock: VirtualClock,
+) -> None:
+    veil = Veil(b'"session.pong"')
+    async with Runtime(heartbeat_interval=1.5) as runtime:
+        line = FaultyConnector(Line(runtime), plan=[Drop(veil)])
+        client = Client(line, reconnect=SOON)
+        lost = causes(client)
+        async with client:
+            await clock.advance(1.0)
+            veil.drawn = True
+            clock.jump_wall(600.0)
+            while not lost:
+                await clock.advance(0.25)
+            assert "no answer within 1.5 s after this machine slept" in str(lost[0])
+
+
+async def test_after_a_sleep_a_peer_without_heartbeats_is_not_asked(
+    clock: VirtualClock, runtime: Runtime
+) -> None:
+    sent = Veil()
+    line = FaultyConnector(Line(runtime), plan=[Drop(sent, way="out")])
+    async with Client(line, features=("ack",)):
+        await clock.advance(1.0)
+        before = sent.passed
+        clock.jump_wall(600.0)
+        await clock.advance(INTERVAL)
+        assert sent.passed == before
+
+
+async def test_a_question_after_a_sleep_ends_with_its_link(
+    clock: VirtualClock, runtime: Runtime
+) -> None:
+    pings = 0
+
+    def count(frame: bytes) -> bool:
+        nonlocal pings
+        found = b'"session.ping"' in frame
+        pings += found
+        return found
+
+    line = Line(runtime)
+    async with Client(FaultyConnector(line, plan=[Drop(count, way="out")]), reconnect=SOON) as one:
+        await clock.advance(1.0)
+        clock.jump_wall(600.0)
+        await clock.advance(2.0)
+        assert pings == 1
+        await line.cut()
+        await clock.advance(1.0)
+        await one.connected()
+        await clock.advance(INTERVAL / 3)
+        assert pings == 1
 
 
 async def test_wall_clock_steps_alone_change_no_backoff(

@@ -82,7 +82,9 @@ def test_agents_wait_above_512_unsent_events_and_go_on_at_256(
             assert not waiting.done()
         outlet.cursor += 1
         session.progress()
+        began = asyncio.get_running_loop().time()
         await waiting
+        assert asyncio.get_running_loop().time() == began
         assert made == [60.0]
 
     virtual(scenario)
