@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from typing import Any
@@ -289,6 +290,68 @@ async def test_a_permanent_failure_is_tried_once(clock: VirtualClock) -> None:
         with pytest.raises(ConnectFailed, match="a wrong path"):
             await Client(line).connect()
         assert len(line.attempts) == 1
+
+
+async def test_a_first_attempt_that_is_final_counts_as_one(clock: VirtualClock) -> None:
+    async with Runtime() as runtime:
+        line = Line(runtime, [RemoteProtocolError("not ARCP")])
+        with pytest.raises(ConnectFailed, match="after 1 attempt: not ARCP") as raised:
+            await Client(line).connect()
+        assert raised.value.attempts == 1
+
+
+async def test_each_attempt_is_counted_in_states_and_in_the_log(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "arcp_client.link")
+
+    def logged() -> list[str]:
+        found = [r.getMessage() for r in caplog.records if r.message.startswith("no link to")]
+        caplog.clear()
+        return found
+
+    async with Runtime() as runtime:
+        line = Line(runtime, [refused(), refused(), None, refused()])
+        client = Client(line, reconnect=Reconnect(wait=wait_fixed(1.5), reset_after=5.0))
+        seen: list[LinkState] = []
+        client.states.subscribe(seen.append)
+        async with client:
+            connecting = [s for s in seen if isinstance(s, Connecting)]
+            assert [(s.attempt, str(s.cause)) for s in connecting] == [
+                *((0, "None"), (1, "None"), (2, "nobody listens"), (3, "nobody listens"))
+            ]
+            assert logged() == [
+                f"no link to test://line: nobody listens; attempt {n} in 1.5 s" for n in (2, 3)
+            ]
+            await clock.advance(6.0)
+            await line.cut()
+            await clock.advance(4.0)
+            await client.connected()
+            again = [s for s in seen if isinstance(s, Reconnecting)]
+            assert [(s.attempt, s.delay) for s in again] == [(1, 1.5), (2, 1.5)]
+            assert [text[-20:] for text in logged()] == [f"; attempt {n} in 1.5 s" for n in (1, 2)]
+
+
+async def test_a_close_waits_for_no_delay_of_an_earlier_outage(clock: VirtualClock) -> None:
+    async with Runtime() as runtime:
+        line = Line(runtime)
+        async with Client(line, reconnect=Reconnect(wait=wait_fixed(60.0))) as client:
+            await line.cut()
+            await clock.advance(61.0)
+            await client.connected()
+            began = clock.time()
+        assert clock.time() - began < 1.0
+
+
+async def test_a_close_between_two_links_waits_for_neither(clock: VirtualClock) -> None:
+    async with Runtime() as runtime:
+        line = Line(runtime)
+        async with Client(line, reconnect=Reconnect(wait=wait_fixed(60.0))) as client:
+            await line.cut()
+            await clock.advance(1.0)
+            assert isinstance(client.state, Reconnecting)
+            began = clock.time()
+        assert clock.time() - began < 1.0
 
 
 async def close_at_once(transport: Transport) -> None:
