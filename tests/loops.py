@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 MARKED = (
+    "tests/unit/acp/http/test_http2.py",
     "tests/unit/acp/session/test_order.py",
     "tests/unit/link/test_defects.py",
     "tests/unit/rx/test_errors.py",

@@ -95,6 +95,9 @@ class Http2Connection:
             if body:
                 await self._send(response, body)
             await response.head()
+        except ProtocolError as error:
+            response.close()
+            raise HttpFailed(f"the request broke off ({type(error).__name__})") from None
         except BaseException:
             response.close()
             raise

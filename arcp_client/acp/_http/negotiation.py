@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping
 from importlib.util import find_spec
 
@@ -11,6 +12,8 @@ from arcp_client.acp._http.http1 import Http1Client
 from arcp_client.transports._connect import Address
 
 __all__ = ["NegotiatedClient", "http2_is_installed"]
+
+_log = logging.getLogger("arcp_client.acp")
 
 
 def http2_is_installed() -> bool:
@@ -56,5 +59,7 @@ class NegotiatedClient:
                 self._address, connect_timeout=self._connect_timeout, only=wanted is True
             )
             if await client.open():
+                _log.debug("%s: over HTTP/2", self._address.target)
                 return client  # type: ignore[no-any-return]
+        _log.debug("%s: over HTTP/1.1", self._address.target)
         return Http1Client(self._address, connect_timeout=self._connect_timeout)

@@ -293,6 +293,29 @@ async def test_a_proxy_that_makes_no_tunnel_is_named(
     assert "the proxy does not answer (Connection refused)" in str(error)
 
 
+async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    while await reader.read(65_536):
+        pass
+
+
+async def test_a_server_or_proxy_that_says_nothing_is_given_up() -> None:
+    async with tcp_server(silent) as port:
+        place = f"127.0.0.1:{port}"
+        for url, options in (
+            (f"https://{place}/acp", {}),
+            ("https://localhost:1/acp", {"proxy": f"http://{place}"}),
+            ("https://localhost:1/acp", {"proxy": f"https://{place}"}),
+        ):
+            error = await failure(url, connect_timeout=0.2, **options)
+            assert "no complete answer within 0.2 s" in str(error)
+            assert not error.permanent
+
+
+async def test_a_host_that_does_not_exist_is_named() -> None:
+    error = await failure("https://no-such-host.invalid/acp")
+    assert "the host name cannot be resolved" in str(error)
+
+
 # ------------------------------------------------------------------ the life of a connection
 
 
