@@ -16,7 +16,7 @@ from arcp_client._security import WrongTokens
 from arcp_client._tasks import TaskOwner, is_elsewhere, start
 from arcp_client._telemetry import RuntimeFigures, RuntimeTelemetry
 from arcp_client._wire import names
-from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError, StorageError
+from arcp_client.errors import ConnectFailed, LocalProtocolError, StorageError
 from arcp_client.runtime._agents.authorizer import Authorizer
 from arcp_client.runtime._agents.registry import AgentRegistry, agent_elsewhere
 from arcp_client.runtime._connection import frames
@@ -36,7 +36,7 @@ from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
 from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
 from arcp_client.runtime._jobs.mirrors import Mirrors
-from arcp_client.runtime._jobs.outcomes import LEASE_PAST, NOT_WRITTEN, PARENT_ENDED, SHUT_DOWN
+from arcp_client.runtime._jobs.outcomes import LEASE_PAST, PARENT_ENDED, SHUT_DOWN
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._jobs.restore import restore
 from arcp_client.runtime._leases.credentials import Provisioner, Vault
@@ -378,8 +378,10 @@ class Core:
     async def _delegate(self, parent: ServerJob, wish: Delegation) -> ServerJob:
         """Accept a child, announce it in the parent's session and start it.
 
-        An agent that is interrupted meanwhile does not know of its child, which then ends.
+        While the event log cannot be written, this waits. An agent that is interrupted meanwhile
+        does not know of its child, which then ends.
         """
+        await self._journal.recovered()
         return await self.tasks.complete(
             self._delegated(parent, wish),
             name="delegate",
@@ -410,13 +412,7 @@ class Core:
                 self.tasks.spawn(self._announce(watch), name="announce")
             self.jobs.runner.admit(child)
 
-        def unwritten(error: RequestError) -> None:
-            if self._directory.shared:  # it is stored, in the directory
-                announce()
-            else:
-                self.jobs.runner.stop(child, NOT_WRITTEN)
-
-        self._journal.then(announce, unwritten)
+        self._journal.then(announce)
         return child
 
     async def _end_credentials(self, job: ServerJob) -> None:

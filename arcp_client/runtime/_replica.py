@@ -20,8 +20,6 @@ from arcp_client.runtime.limits import Limits
 
 __all__ = ["Replica", "bounds_of"]
 
-_RETRY = 0.1
-
 
 def bounds_of(limits: Limits, resume_window: float) -> Bounds:
     """Return the limits of a runtime that hold over all of its replicas."""
@@ -69,6 +67,7 @@ class Replica:
         self.inventory = agents.inventory
         self.session_lost = sessions.lose
         self.flushed = journal.flushed
+        self._stored = journal.stored
         self._agents = agents
         self._jobs = jobs
         self._admission = admission
@@ -99,13 +98,6 @@ class Replica:
         else:
             self._jobs.runner.stop(job, failure)
 
-    async def _all_flushed(self) -> None:
-        while True:
-            try:
-                return await self.flushed()
-            except RequestError:
-                await asyncio.sleep(_RETRY)
-
     async def hand_over(self, directory: Directory, *, timeout: float) -> None:
         """Hand the jobs that have not started to the other replicas.
 
@@ -116,7 +108,7 @@ class Replica:
         moved: frozenset[str] = frozenset()
         with contextlib.suppress(RequestError, TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._all_flushed()  # nothing of them is stored after this
+                await self._stored()  # nothing of them is stored after this
             moved = await directory.release(
                 [
                     (job.state(), job_input(job.request, job.owner))

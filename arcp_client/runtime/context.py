@@ -424,7 +424,7 @@ class JobContext:
         The client that submitted this job receives the child's acceptance and events, with this job
         as ``parent_job_id``. The child does not use a slot of ``max_concurrent_jobs``, and its
         costs are charged to this job's budget too. If this job is cancelled or fails, the child
-        ends too.
+        ends too. While the event log cannot be written, the call waits.
 
         Args:
             agent: the agent, ``name`` or ``name@version``.

@@ -30,6 +30,8 @@ from tests.unit.runtime.peer import Frame, Peer
 
 SOURCE = str(Path(arcp_client.__file__).parent)
 FAULTS = ("refused", "unknown", "cancelled", "cut", "away")
+POLLS = ("_poll", ".poll", "_send", "UnclaimedJobs._run", "Leases.keep")
+"""Parts of the places of calls that a replica makes again and again."""
 LONG = 0.8
 """Seconds that a statement or its answer is under way at most."""
 AWAY = 0.3
@@ -46,6 +48,11 @@ class Call:
     nth: int
     faults: tuple[str, ...] = ()
 
+    @property
+    def polls(self) -> bool:
+        """Whether the replica makes it also if nothing happens."""
+        return any(poll in self.place for poll in POLLS)
+
     def __str__(self) -> str:
         return f"{self.replica} {self.place} #{self.nth}."
 
@@ -60,6 +67,9 @@ class Interruption:
         words: the first call whose text has all of them fails; without any, all are recorded.
         fault: one of `FAULTS`.
         delays: chooses how long each statement and its answer are under way; ``None`` for no time.
+
+    Attributes:
+        moves: the calls so far that were no polls.
     """
 
     def __init__(self, *words: str, fault: str = "", delays: random.Random | None = None) -> None:
@@ -67,6 +77,7 @@ class Interruption:
         self.fault = fault
         self._delays = delays
         self.calls: list[Call] = []
+        self.moves = 0
         self.joined: set[str] = set()
         self.struck = False
         self.cancelled: set[str] = set()
@@ -133,6 +144,7 @@ class Interruption:
         self._counts[replica, place] += 1
         found = Call(replica, place, self._counts[replica, place], self._possible(begins, commits))
         self.calls.append(found)
+        self.moves += not found.polls
         name = str(found)
         wanted = self.fault in found.faults and all(word in name for word in self.words)
         if self.struck or not wanted:
@@ -274,6 +286,14 @@ class Persistent:
         return self
 
     async def _run(self) -> None:
+        try:
+            await self._stay_connected()
+        except Exception as error:
+            self.odd.append(error)
+        self._ending = True
+        await self._note(None)
+
+    async def _stay_connected(self) -> None:
         while not self._ending:
             try:
                 peer = await self._connected()
@@ -395,7 +415,8 @@ class Persistent:
     async def until(self, enough: Callable[[], Any]) -> None:
         """Wait for what a frame brings."""
         async with self._changed:
-            await self._changed.wait_for(enough)
+            await self._changed.wait_for(lambda: self._ending or enough())
+        assert enough(), self.odd
 
     def of(self, job_id: str) -> list[Frame]:
         """The events of a job."""

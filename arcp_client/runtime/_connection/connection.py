@@ -181,21 +181,25 @@ class Connection:
         await self._over.wait()
 
     async def _handshake(self) -> bool:
+        greeting = False
         try:
             async with asyncio.timeout(self._handler.handshake_timeout):
                 while not self._finishing:
+                    greeting = False
                     frame = await self._next()
                     if frame is None:
                         return False
+                    greeting = True
                     if await self._handler.greet(self, frame):
                         break
         except TimeoutError:
-            self.finish(
-                frames.refusal(
-                    request_error(names.UNAUTHENTICATED, "session.hello was not received in time"),
-                    session_id=None,
-                )
-            )
+            if greeting:
+                text = "the runtime could not open the session in time"
+                late = request_error(names.INTERNAL_ERROR, text, retryable=True)
+            else:
+                text = "session.hello was not received in time"
+                late = request_error(names.UNAUTHENTICATED, text)
+            self.finish(frames.refusal(late, session_id=None))
         if self.session is None:
             await self._flushed()
             return False

@@ -110,7 +110,7 @@ class SharedQuestionBook(QuestionBook):
             if question.open or question.settled:
                 return question
             # It was closed here, and this is not stored yet.
-            await self._patiently(job, self._journal.flushed)
+            await self._journal.stored()
 
     async def _patiently(self, job: ServerJob | None, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call while the store of the replicas cannot be reached: agents wait for it.

@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from arcp_client._budget import ByteBudget
@@ -141,6 +142,11 @@ class Journal:
         """Wait until the waiting bytes are within the limit."""
         await self._budget.room()
 
+    async def recovered(self) -> None:
+        """Wait while `check` would refuse a request, unless the log is never written again."""
+        while (self._failing or self.full) and self._task is not None and not self._given_up:
+            await self.stored()
+
     def check(self) -> None:
         """Refuse a request that must be stored while the log fails.
 
@@ -233,6 +239,12 @@ class Journal:
 
         self.then(written, failed)
         await done
+
+    async def stored(self) -> None:
+        """Do the same as `flushed`, but keep waiting while the log cannot be written."""
+        written = asyncio.get_running_loop().create_future()
+        self.then(partial(_release, written))
+        await written
 
     def drop(self) -> None:
         """Forget the entries that wait: this replica may not store them, even if it rejoins."""

@@ -131,7 +131,8 @@ async def test_an_authenticator_that_hangs_does_not_keep_the_connection(make: An
     peer = await Peer.to(make(auth=hang, limits=Limits(handshake_timeout=0.02)))
     await peer.send("session.hello", {"auth": {"token": "x"}})
     (reply,) = await peer.ended()
-    assert reply["payload"]["code"] == "UNAUTHENTICATED"
+    assert reply["payload"]["code"] == "INTERNAL_ERROR"
+    assert reply["payload"]["retryable"]
 
 
 async def test_a_second_hello_is_refused_and_the_session_lives(

@@ -15,6 +15,7 @@ import pytest
 
 from arcp_client.errors import StoreLocked
 from arcp_client.runtime import JobContext, Limits, Runtime, SqliteEventLog
+from arcp_client.runtime._log import journal
 from arcp_client.runtime._log.entries import Entry
 from arcp_client.transports import WebSocketConnector
 from tests.unit.runtime.peer import Peer, seqs
@@ -285,6 +286,35 @@ async def test_an_event_that_cannot_be_stored_is_not_sent_until_it_is(
         fresh = await resumed(runtime, peer, 0)
         assert seqs(await fresh.follow(job_id)) == [1, 2, 3, 4]
     assert "the event log failed" in caplog.text
+
+
+async def test_an_agent_that_delegates_waits_for_a_log_that_fails(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that emits does; only requests of clients are refused."""
+    monkeypatch.setattr(journal, "_PATIENCE", 0.0)
+    log = Failing(path)
+    async with Runtime(event_log=log) as runtime:
+
+        @runtime.agent("child")
+        async def child(input: Any, job: JobContext) -> str:
+            return "done"
+
+        @runtime.agent("parent")
+        async def parent(input: Any, job: JobContext) -> Any:
+            log.fail = 1_000_000
+            await job.log("the disk is full")
+            await log.failed.wait()
+            delegating = asyncio.ensure_future(job.delegate("child"))
+            refused = await other.ask("job.submit", {"agent": "child"})
+            log.fail = 0
+            assert refused["payload"]["retryable"]
+            assert not delegating.done()
+            return await (await delegating).result()
+
+        peer, other = await connected(runtime), await connected(runtime)
+        _, frames = await peer.run("parent", lease_request={"agent.delegate": ["**"]})
+        assert frames[-1]["payload"]["result"] == "done", frames[-1]
 
 
 async def test_one_runtime_at_a_time(path: Path) -> None:
