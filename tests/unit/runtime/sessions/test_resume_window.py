@@ -36,3 +36,21 @@ def test_a_session_whose_jobs_have_ended_is_dropped_at_the_end_of_the_window() -
         assert late.session_id == ""  # refused
 
     virtual(scenario)
+
+
+def test_each_loss_of_the_link_begins_a_window_of_its_own() -> None:
+    async def scenario(runtime: Any) -> None:
+        peer = await opened(runtime)
+        await peer.cut()
+        await asyncio.sleep(500)
+        peer = await opened(runtime, resume=peer.block(0))
+        await peer.cut()
+        await asyncio.sleep(550)  # the first window would have ended at 600 s
+        peer = await opened(runtime, resume=peer.block(0))
+        assert peer.session_id
+        await peer.cut()
+        await asyncio.sleep(650)
+        late = await opened(runtime, resume=peer.block(0))
+        assert late.session_id == ""
+
+    virtual(scenario)

@@ -20,17 +20,24 @@ from arcp_client.testing import VirtualClock
 
 
 class Outlet:
-    """A connection that sends nothing by itself."""
+    """A connection that sends nothing by itself, and notes what it is told."""
 
-    cursor = 0
+    def __init__(self) -> None:
+        self.cursor = 0
+        self.told: list[str] = []
+        self.frames: list[bytes] = []
 
-    def wake(self) -> None: ...
+    def wake(self) -> None:
+        self.told.append("wake")
 
-    def control(self, frame: bytes) -> None: ...
+    def control(self, frame: bytes) -> None:
+        self.frames.append(frame)
 
-    def displace(self) -> None: ...
+    def displace(self) -> None:
+        self.told.append("displace")
 
-    def overrun(self) -> None: ...
+    def overrun(self) -> None:
+        self.told.append("overrun")
 
 
 @pytest.fixture
@@ -193,3 +200,116 @@ async def test_a_durable_log_is_told_of_evicted_events_by_the_thousand(
     await journal.drain(10)
     assert log.freed == [1024, 2048, 2558, 3582]
     await tasks.close()
+
+
+def event(at: float = 0.0) -> Record:
+    return Record(b"m", b"job.event", b"", b"{}", at=at, size=10)
+
+
+def attached(max_events: int = 100_000) -> tuple[ServerSession, Outlet]:
+    session = ServerSession("sess_1", "alice", SessionLog(max_events, 1 << 30), lag_events=10)
+    outlet = Outlet()
+    session.attach(outlet)
+    outlet.told.clear()
+    return session, outlet
+
+
+async def test_an_event_is_sent_at_once_and_with_a_durable_log_when_it_is_stored(
+    clock: VirtualClock,
+) -> None:
+    session, outlet = attached()
+    session.append(event())
+    assert (outlet.told, session.log.settled) == (["wake"], 1)
+
+    log, tasks = Log(), TaskOwner("session test")
+    journal = Journal(log, tasks, 1 << 30)
+    durable = ServerSession("sess_2", "alice", SessionLog(10, 1 << 30), journal=journal)
+    durable.attach(outlet)
+    outlet.told.clear()
+    durable.append(event())
+    durable.take_all([event(), event()])
+    assert (outlet.told, durable.log.settled) == ([], 0)
+    await journal.drain(10)
+    assert (set(outlet.told), durable.log.settled) == ({"wake"}, 3)
+    durable.settle(2)  # a late word of an earlier one
+    assert durable.log.settled == 3
+    await tasks.close()
+
+
+def test_a_connection_ends_with_the_first_unsent_event_that_is_evicted() -> None:
+    session, outlet = attached(max_events=3)
+    for _ in range(5):
+        session.append(event())
+        outlet.cursor = max(outlet.cursor, 2)  # it sent two events and got stuck
+    assert (session.log.floor, outlet.told) == (2, ["wake"] * 5)
+    session.append(event())
+    assert outlet.told == [*["wake"] * 5, "overrun"]
+
+
+def test_sent_events_are_kept_for_a_time_if_the_client_does_not_acknowledge() -> None:
+    session, outlet = attached()
+    session.keep_for = 60.0
+    for at in (0.0, 10.0, 20.0):
+        session.append(event(at))
+    outlet.cursor = 2
+    session.append(event(60.0))
+    assert session.log.floor == 0
+    session.append(event(61.0))
+    assert session.log.floor == 1
+    session.append(event(1000.0))
+    assert session.log.floor == 2, "the third event was not sent"
+
+
+def test_frames_without_a_number_are_for_the_connection_of_the_moment() -> None:
+    session, outlet = attached()
+    session.control(b"{}")
+    assert outlet.frames == [b"{}"]
+    assert session.detach(outlet)
+    session.control(b"[]")
+    assert outlet.frames == [b"{}"]
+
+
+def test_a_second_connection_displaces_the_first_and_not_itself() -> None:
+    session, outlet = attached()
+    session.attach(outlet)
+    assert outlet.told == ["wake"]
+    other = Outlet()
+    session.attach(other)
+    assert (outlet.told, other.told) == (["wake", "displace"], ["wake"])
+
+
+def test_a_client_lags_by_the_kept_events_that_it_has_not_acknowledged() -> None:
+    session, outlet = attached(max_events=20)
+    for _ in range(12):
+        session.append(event())
+        outlet.cursor = session.sent = session.log.last
+    assert (session.lag, session.behind, session.crowded) == (0, False, False)
+    session.features = frozenset({"ack"})
+    assert session.acknowledge(1)
+    assert (session.lag, session.behind, session.crowded) == (11, True, True)
+    assert session.acknowledge(2)
+    assert (session.lag, session.behind, session.crowded) == (10, False, False)
+    for _ in range(20):
+        session.append(event())
+    assert (session.log.floor, session.lag) == (12, 20)
+
+
+def test_a_session_is_crowded_above_512_unsent_events() -> None:
+    session, outlet = attached()
+    for _ in range(600):
+        session.append(event())
+    outlet.cursor = 600 - 512
+    assert (session.unsent, session.behind, session.crowded) == (512, False, False)
+    outlet.cursor -= 1
+    assert (session.unsent, session.behind, session.crowded) == (513, True, True)
+    assert session.detach(outlet)
+    assert (session.behind, session.crowded) == (False, False)
+
+
+def test_there_is_room_for_a_history_up_to_1024_unsent_events() -> None:
+    session, _ = attached()
+    for _ in range(1023):
+        session.append(event())
+    assert session.room
+    session.append(event())
+    assert not session.room
