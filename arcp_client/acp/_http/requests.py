@@ -22,17 +22,18 @@ from arcp_client.transports._connect import (
     sanitized,
 )
 
-__all__ = ["HttpRequests", "StatusError", "TooLarge", "failure_of", "reason_of"]
+__all__ = ["HTTP2_ONLY", "HttpRequests", "StatusError", "TooLarge", "failure_of", "reason_of"]
 
 _SAID = 8 * 1024  # bytes of an error's body to read
 _SHOWN = 200  # characters of it to show
 _LONGEST_WAIT = 86_400.0
 
 _CUT_OFF = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
-_HTTP2_ONLY = (
+HTTP2_ONLY = (
     "if it takes HTTP/2 only, install 'arcp-client[http2]', and for an http:// URL pass"
     " HttpConnector(url, http2=True)"
 )
+"""What to do if the server may have refused HTTP/1.1."""
 
 
 class StatusError(Exception):
@@ -159,7 +160,7 @@ def failure_of(error: BaseException, peer: str, *, timeout: float) -> ConnectFai
     """Describe why a link could not be opened, without secrets."""
     text, permanent = _judge(error, timeout)
     if isinstance(error, _CUT_OFF) and not isinstance(error, aiohttp.ClientConnectorError):
-        text = f"{text}; {_HTTP2_ONLY}"  # so some servers refuse HTTP/1.1
+        text = f"{text}; {HTTP2_ONLY}"  # so some servers refuse HTTP/1.1
     return failed(error, peer, text, permanent)
 
 
@@ -170,9 +171,9 @@ def _judge(error: BaseException, timeout: float) -> tuple[str, bool]:
         return error.reason, error.permanent
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if "no application protocol" in str(inner).lower().replace("_", " "):
-        return f"the server does not take HTTP/1.1 over TLS; {_HTTP2_ONLY}", True
+        return f"the server does not take HTTP/1.1 over TLS; {HTTP2_ONLY}", True
     if text == NOT_HTTP:
-        return f"the answer is not HTTP/1.1; {_HTTP2_ONLY}", permanent
+        return f"the answer is not HTTP/1.1; {HTTP2_ONLY}", permanent
     return text, permanent
 
 

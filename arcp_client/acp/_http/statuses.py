@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arcp_client.acp._http.requests import StatusError
+from arcp_client.acp._http.requests import HTTP2_ONLY, StatusError
 from arcp_client.transports._connect import phrase
 
 __all__ = ["ENDED", "NEW_CLIENT", "not_connected", "refusal"]
@@ -34,6 +34,7 @@ _AT_FIRST = {
     404: "no agent answers there; check port and path: agents usually listen at /acp",
     426: "it takes WebSockets only; use a ws:// or wss:// URL",
     429: "it gets too many requests; try again later",
+    505: f"it does not take this version of HTTP; {HTTP2_ONLY}",
 }
 _NO_AGENT = "that is no ACP agent over HTTP; check the URL, or use ws:// or wss:// if it is"
 

@@ -74,6 +74,7 @@ async def test_what_is_not_a_url_of_http_is_refused() -> None:
         (500, False, "500 Internal Server Error"),
         (502, False, "502 Bad Gateway"),
         (503, False, "503"),
+        (505, False, "if it takes HTTP/2 only, install 'arcp-client[http2]'"),
     ],
 )
 @pytest.mark.parametrize("where", ["initialize", "GET"])
