@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire.stamp import Record
-from arcp_client.runtime._log.entries import Entry, Freed
+from arcp_client.runtime._log.entries import Entry, Freed, Watch
 from arcp_client.runtime._log.event_log import MemoryEventLog
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import JobHistory, SessionLog
@@ -60,15 +61,18 @@ def leave(session: ServerSession) -> None:
 
 
 class Log(MemoryEventLog):
-    """Notes what it is told to free."""
+    """Notes what it is told to free, and the subscriptions: the job, the next event, the first."""
 
     durable = True
 
     def __init__(self) -> None:
         super().__init__()
         self.freed: list[int] = []
+        self.watches: list[tuple[str, int | None, int]] = []
 
     async def write(self, entries: Sequence[Entry]) -> None:
+        watches = [entry for entry in entries if isinstance(entry, Watch)]
+        self.watches += [(entry.job_id, entry.next, entry.first) for entry in watches]
         self.freed += [entry.floor for entry in entries if isinstance(entry, Freed)]
 
 
@@ -313,3 +317,140 @@ def test_there_is_room_for_a_history_up_to_1024_unsent_events() -> None:
     assert session.room
     session.append(event())
     assert not session.room
+
+
+async def test_a_session_that_is_held_elsewhere_ends_here(clock: VirtualClock) -> None:
+    log, tasks = Log(), TaskOwner("session test")
+    journal = Journal(log, tasks, 1 << 30)
+    session = ServerSession("sess_1", "alice", SessionLog(10_000, 1 << 30), journal=journal)
+    outlet = Outlet()
+    session.attach(outlet)
+    for _ in range(513):
+        session.sending(session.append(event()), event())
+    assert session.behind
+    waits = asyncio.ensure_future(session.moved(60.0))
+    await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+
+    session.lose()
+    await waits
+    assert asyncio.get_running_loop().time() == began
+    assert (session.lost, session.outlet, outlet.told[-1]) == (True, None, "displace")
+    session.acknowledge(513)
+    session.note()
+    session.append(event())
+    await journal.drain(10)
+    assert log.freed == [], "the other replica stores what becomes of it"
+    session.lose()
+    assert outlet.told.count("displace") == 1
+    await tasks.close()
+
+
+def test_a_connection_that_was_displaced_takes_nothing_along_when_it_ends() -> None:
+    session, outlet = attached()
+    other = Outlet()
+    session.attach(other)
+    assert not session.detach(outlet)
+    assert session.outlet is other
+    assert session.detach(other)
+    assert session.outlet is None
+
+
+def test_what_a_lost_connection_has_not_sent_takes_room() -> None:
+    session, outlet = attached()
+    for _ in range(3):
+        session.append(event())
+    session.sending(1, session.log[1])
+    outlet.cursor = 1
+    other = Outlet()
+    session.attach(other)  # resumed from the beginning: all three are sent again
+    bound = session.spare[1] + 30
+    assert session.detach(other)
+    assert session.spare == (1024 - 2, bound - 20)
+
+
+def test_acknowledged_events_are_freed() -> None:
+    session, outlet = attached()
+    for _ in range(3):
+        session.sending(session.append(event()), event())
+    outlet.cursor = 3
+    assert session.acknowledge(2)
+    assert (session.log.floor, len(session.log)) == (2, 1)
+
+
+def test_a_slow_client_has_caught_up_below_half_of_the_limit() -> None:
+    session, outlet = attached()
+    session.features = frozenset({"ack"})
+    for _ in range(20):
+        session.sending(session.append(event()), event())
+    outlet.cursor = 20
+    assert session.acknowledge(15)
+    assert not session.slow
+    session.slow = True
+    session.sending(session.append(event()), event())
+    assert session.acknowledge(16)
+    assert (session.lag, session.slow) == (5, True)
+    assert session.acknowledge(17)
+    assert (session.lag, session.slow) == (4, False)
+    for _ in range(20):
+        session.sending(session.append(event()), event())
+    session.slow = True
+    assert session.acknowledge(20)
+    assert session.slow
+
+
+async def test_a_wait_leaves_neither_a_timer_nor_itself_behind(
+    session: ServerSession, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    call_later, made = loop.call_later, list[asyncio.TimerHandle]()
+
+    def noted(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        made.append(call_later(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    waits = asyncio.ensure_future(session.moved(60.0))
+    await asyncio.sleep(0)
+    session.progress()
+    await waits
+    assert [timer.cancelled() for timer in made] == [True]
+    assert not session._waiters
+
+
+async def test_a_durable_log_has_the_subscription_that_a_session_has_now(
+    clock: VirtualClock,
+) -> None:
+    log, tasks = Log(), TaskOwner("session test")
+    journal = Journal(log, tasks, 1 << 30)
+    session = ServerSession("sess_1", "alice", SessionLog(10_000, 1 << 30), journal=journal)
+    history = JobHistory(10_000, 1 << 30)
+    for n in range(3):
+        history.append(n, event())
+    past = SubscriptionFeed(session, "job_1", history, 1, list[object]().append, stop=3)
+    live = SubscriptionFeed(session, "job_1", history, 3, list[object]().append)
+    session.feeds["job_1"] = live
+    session.watch(past)
+    past.push()  # delivers what was missing
+    history.append(3, event())
+    past.push()  # has come to its end
+    live.end()
+    await journal.drain(10)
+    assert log.watches == [("job_1", 1, 1), ("job_1", 3, 3), ("job_1", None, 3)]
+    await tasks.close()
+
+
+def test_the_backlog_is_what_waits_for_room() -> None:
+    session, outlet = attached()
+    for _ in range(1024):
+        session.append(event())
+    history = JobHistory(10_000, 1 << 30)
+    for n in range(3):
+        history.append(n, event())
+    feed = SubscriptionFeed(session, "job_1", history, 0, list[object]().append)
+    feed.push()
+    assert session.backlog() == ((feed, 3),)
+    outlet.cursor = 1000
+    session.progress()
+    assert session.backlog() == ()
+    assert feed.next == 3
