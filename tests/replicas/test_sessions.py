@@ -8,9 +8,13 @@ from typing import Any
 import asyncpg
 import pytest
 
+from arcp_client import Client
 from arcp_client.errors import request_error
+from arcp_client.runtime import Limits
 from arcp_client.runtime._jobs import mirrors
+from arcp_client.runtime._log.entries import SessionState
 from arcp_client.runtime._log.postgres_jobs import PostgresJobs
+from arcp_client.runtime._log.postgres_sessions import PostgresSessions
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
 from tests.replicas.interruptions import cancel
@@ -246,3 +250,21 @@ async def test_a_subscription_continues_although_the_resume_that_took_the_sessio
     frames += await read_to(second, 21)
     assert [f["payload"]["body"]["current"] for f in frames[:-1]] == list(range(1, 21))
     assert frames[-1]["payload"]["result"] == 20
+
+
+async def test_a_client_tries_again_if_the_database_opens_its_session_too_late(
+    replica: MakeReplica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = replica(limits=Limits(handshake_timeout=1.0))
+    open_session, asked = PostgresSessions.open, asyncio.Event()
+
+    async def late_once(self: PostgresSessions, state: SessionState) -> None:
+        if not asked.is_set():
+            asked.set()
+            await asyncio.Event().wait()
+        await open_session(self, state)
+
+    monkeypatch.setattr(PostgresSessions, "open", late_once)
+    async with Client(a) as client:
+        assert (await (await client.submit("count", 2)).result()).value == 2
+    assert asked.is_set()
