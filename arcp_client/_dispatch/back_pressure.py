@@ -1,10 +1,11 @@
 """Decides when the reader of the link pauses because consumers are behind (back-pressure).
 
-When ``Buffer.soft`` events are outstanding, the reader pauses, and TCP slows the runtime down. The
-reader does not pause while a *message is awaited*: the answer to a request, or an event that a
-running handler waits for. In that case it writes events to a file when memory is full
-(`arcp_client._link.ingress`). Memory is full when ``Buffer.hard`` events or ``Buffer.bytes`` are
-outstanding; while a handler waits for an event, only ``Buffer.bytes`` counts.
+When ``Buffer.soft`` events or ``Buffer.bytes`` are outstanding (*soft is reached*), the reader
+pauses, and TCP slows the runtime down. The reader does not pause while a *message is awaited*: the
+answer to a request, or an event that a running handler waits for. In that case it writes events to
+a file when memory is full (`arcp_client._link.ingress`). Memory is full when ``Buffer.hard`` events
+or ``Buffer.bytes`` are outstanding; while a handler waits for an event, only ``Buffer.bytes``
+counts.
 
 The states of the reader: READING (`Reading.ON`, or `Reading.BY_TURNS`: it lets consumers run
 between reads), HELD (it is paused), ASIDE (it writes events to the file) and FULL (it is paused
@@ -21,17 +22,17 @@ HELD     consumers have caught up                                 READING
 HELD     a message is awaited, and the file is empty              READING
 HELD     a message is awaited, and events wait in the file        ASIDE
 ASIDE    check: events wait in the file, or memory is full        ASIDE
-ASIDE    check: the file is empty, and consumers have caught up   READING
+ASIDE    check: the file is empty, and memory is not full         READING
 ASIDE    check: soft is reached, and no message is awaited        HELD
 ASIDE    the file has no room for a frame                         FULL
 FULL     the file has room                                        ASIDE
 any      the link has ended                                       READING
 =======  =======================================================  =======
 
-- The reader checks every few frames. If two checks apply, the row that leads to ASIDE wins in
-  READING, and the row that leads to HELD wins in ASIDE.
-- *Consumers have caught up* when the slowest one has at most half of the soft limit outstanding.
-  For a check in ASIDE, it is enough that memory is no longer full.
+- *Check*: every few frames, the reader looks at the limits. If two checks apply, the row that leads
+  to ASIDE wins in READING, and the row that leads to HELD wins in ASIDE.
+- *Consumers have caught up* when the slowest one has at most half of ``Buffer.soft`` events, and
+  less than ``Buffer.bytes``, outstanding.
 - If the file is full too, the reader cannot read what a handler waits for. That handler gets
   BufferFull.
 

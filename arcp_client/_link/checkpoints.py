@@ -5,12 +5,12 @@ A checkpoint has two numbers. All events up to the *watermark* are processed by 
 exception: see below the table). So the client that starts after a crash knows which unprocessed
 events a handler may have seen: those up to the reserved number.
 
-The reserved number is *n* above the last event that the fastest consumer has processed, where *n*
-is the parameter ``every``. So a slow consumer does not delay a fast one. Later events wait here.
-The slowest consumer sets the watermark. After a crash, all lanes get the events above the saved
-watermark again. Of these events:
+A save sets the reserved number to *n* above the last event that the fastest consumer has processed,
+where *n* is the parameter ``every``. So a slow consumer does not delay a fast one. Later events
+wait here. The slowest consumer sets the watermark. After a crash, all lanes get the events above
+the saved watermark again. Of these events:
 
-- At most *n* had been processed by all consumers since the last save.
+- At most *n* are repeats for all consumers.
 - At most *n* are marked as redelivered although no handler has seen them.
 
 The stream of events has one of four states. In FLOW, an event is published when it arrives. In
@@ -71,7 +71,8 @@ class Checkpointer:
 
     While saves fail, no events above the reserved number are delivered, and no events above the
     saved watermark are acknowledged. A failure is logged once, and the save is retried every
-    second. After StoreLocked, the save is not retried.
+    second. After StoreLocked, which means that another client has taken the lock of the store, the
+    save is not retried.
 
     Args:
         save: writes a checkpoint to the store.

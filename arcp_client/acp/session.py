@@ -37,7 +37,7 @@ class AcpSession(Listening):
     the handler of an update may call any method, even `prompt`. Such a call returns as soon as its
     answer arrives, and the updates before the answer are handled when that handler has ended.
 
-    Updates may also arrive between turns. They belong to the session, not to a prompt.
+    Updates may also arrive while no prompt runs. They belong to the session, not to a prompt.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ __all__ = ["Acceptance", "Admission", "Delegation", "job_input"]
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """A request of an agent to another agent (§10); by default with the lease of its job."""
+    """An agent's request for a job of another agent (§10); by default with the parent's lease."""
 
     agent: str
     input: Any = None
