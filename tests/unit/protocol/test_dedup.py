@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client._protocol import dedup
+from arcp_client._protocol import actions, dedup
 from arcp_client._wire import names
 from tests.unit.protocol.kit import JOB, Strict
 
@@ -152,3 +152,27 @@ def test_a_history_behind_its_confirmation_is_over_with_the_end_that_it_brings()
     history(table, 1)
     assert table.numbers == [0, 1, 2, "result"]
     assert kept(table) == set()
+
+
+def test_of_a_job_whose_watch_was_refused_nothing_is_remembered_at_its_end() -> None:
+    table = Strict()
+    table.submit()
+    watch(table)
+    table.error(names.PERMISSION_DENIED, job_id=JOB)
+    assert len(table.of(actions.Refused)) == 1
+    table.event(1, JOB, 0, id="0")
+    table.result(2, JOB)
+    assert table.numbers == [0, "result"]
+    assert kept(table) == set()
+
+
+def test_a_new_session_begins_without_the_jobs_of_which_only_events_were_seen() -> None:
+    table = Strict()
+    table.event(1, "job_unknown", 0)
+    assert "job_unknown" in table.session.jobs.table
+    table.cut()
+    table.hello()
+    table.error(names.RESUME_WINDOW_EXPIRED)
+    table.cut()
+    table.connect(session_id="sess_2")
+    assert "job_unknown" not in table.session.jobs.table

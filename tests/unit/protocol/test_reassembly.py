@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import reassembly
-from arcp_client._protocol.reassembly import LostNumbers, Placement, Ranges, Reassembly
+from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Placement, Ranges, Reassembly
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,24 @@ def test_a_second_hole_is_not_given_up_before_a_link_was_resumed_for_it() -> Non
         assert not order.expires(1000.0)
         order.opened(1000.0)
         assert list(order.expire(1010.0)) == [LostNumbers(seq - 1, seq - 1), seq]
+
+
+def test_a_hole_in_a_replay_has_time_until_the_replay_pauses() -> None:
+    order: Reassembly[int] = Reassembly()
+    order.opened(0.0)
+    assert order.offer(5, 5, 0.0) is Placement.HELD
+    assert order.offer(1, 1, 1.0) is Placement.NEXT
+    assert list(order.release()) == []
+    assert not order.should_resume(SETTLE)  # the replay goes on, and so does the wait
+    assert not order.should_resume(2 * SETTLE - 0.1)
+    assert order.should_resume(2 * SETTLE)
+    assert order.waits == 3  # since the link began, since the hole, and since the piece
+
+
+def test_a_hole_behind_a_replay_is_requested_at_once() -> None:
+    order: Reassembly[int] = Reassembly()
+    order.opened(0.0)
+    assert order.offer(1, 1, 0.0) is Placement.NEXT
+    assert list(order.release()) == []
+    assert order.offer(3, 3, 1.0) is Placement.HELD
+    assert order.should_resume(1.0)
