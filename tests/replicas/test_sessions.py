@@ -15,6 +15,7 @@ from arcp_client.runtime._jobs import mirrors
 from arcp_client.runtime._log.entries import SessionState
 from arcp_client.runtime._log.postgres_jobs import PostgresJobs
 from arcp_client.runtime._log.postgres_sessions import PostgresSessions
+from arcp_client.runtime._sessions.session import ServerSession
 from tests.postgres import Cluster
 from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
 from tests.replicas.interruptions import cancel
@@ -255,16 +256,27 @@ async def test_a_subscription_continues_although_the_resume_that_took_the_sessio
 async def test_a_client_tries_again_if_the_database_opens_its_session_too_late(
     replica: MakeReplica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The session that is opened too late is forgotten: no client knows of it."""
     a = replica(limits=Limits(handshake_timeout=1.0))
-    open_session, asked = PostgresSessions.open, asyncio.Event()
+    sessions, open_session = a._core.sessions, PostgresSessions.open
+    expire = sessions.expire
+    asked, go_on, forgotten = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def late_once(self: PostgresSessions, state: SessionState) -> None:
         if not asked.is_set():
             asked.set()
-            await asyncio.Event().wait()
+            await go_on.wait()
         await open_session(self, state)
 
+    def expired(session: ServerSession) -> None:
+        expire(session)
+        forgotten.set()
+
     monkeypatch.setattr(PostgresSessions, "open", late_once)
+    monkeypatch.setattr(sessions, "expire", expired)
     async with Client(a) as client:
         assert (await (await client.submit("count", 2)).result()).value == 2
-    assert asked.is_set()
+        assert asked.is_set()
+        go_on.set()
+        await forgotten.wait()
+        assert len(sessions) == 1

@@ -244,6 +244,8 @@ class ServerHandshake:
         welcome = frames.control(names.WELCOME, payload, session_id=session.id)
         if connection.enter(session, cursor, welcome):
             connection.token = token_hash(token)
+        elif not resumed:  # the client never learned of the session
+            self._sessions.expire(session)
         else:
             session.tokens.withdraw(token)
             session.note()
