@@ -105,7 +105,9 @@ class JobRecord(JobStream):
 
     Attributes:
         began: when the client learned of the job, by the clock of its event loop.
-        history_last: the id of the last past event that the runtime sends; see `JobView`.
+        history_last: the id of the last past event that the runtime has named.
+        awaits_history: whether the past events of a submitted job may be on their way, because
+            another session may have begun it.
         history_until: events that arrived before this time may have happened long before.
         waits: what the job waits for; ``None`` before its first wait.
         over_at: when it ended; ``None`` if its end is not known.
@@ -119,6 +121,7 @@ class JobRecord(JobStream):
         "agent",
         "assembler",
         "attempts",
+        "awaits_history",
         "barriers",
         "began",
         "budget",
@@ -165,6 +168,7 @@ class JobRecord(JobStream):
         self.unwatched = False
         self.began = asyncio.get_running_loop().time()
         self.history_last: str | None = None
+        self.awaits_history = False
         self.history_until = float("-inf")
         self.waits: JobWaits | None = None
         self.over_at: Moment | None = None
@@ -200,7 +204,22 @@ class JobRecord(JobStream):
         loop = asyncio.get_running_loop()
         self.history_until = loop.time() + _HISTORY
         self.replay_buffer.keep_history()
-        loop.call_later(_HISTORY, self.replay_buffer.keep_recent)
+        loop.call_later(_HISTORY, self._history_over)
+
+    def await_history(self) -> None:
+        """Note that past events of a submitted job may be on their way."""
+        self.awaits_history = True
+        self.expect_history()
+
+    def _history_over(self) -> None:
+        self.awaits_history = False
+        self.replay_buffer.keep_recent()
+
+    @property
+    def last_past(self) -> str | None:
+        """The id of the last past event; see `JobHandle.history_last`."""
+        has_all = self.submitted and not self.awaits_history
+        return self.replay_buffer.newest_id if has_all else self.history_last
 
     def rotate(self, credential_id: str, value: SecretStr) -> None:
         """Store the new value of a credential."""

@@ -167,6 +167,21 @@ class JobHandle:
         return self._record.resumed
 
     @property
+    def history_last(self) -> str | None:
+        """The id of the last past event that the runtime sends for the newest subscription.
+
+        With the event that has this id, the history is complete; later events are new. Empty if the
+        runtime sends no past events. ``None`` if the runtime does not say: then nothing marks the
+        end of a history. The runtime of this package says it for the jobs that it runs itself; see
+        "Extensions of the protocol".
+
+        For a job that this client submitted, it is the newest event that the client has now. If the
+        idempotency key is that of a job of another session, the client requests the history: then
+        it is ``None`` until the runtime has confirmed that, and the newest event after ten seconds.
+        """
+        return self._record.last_past
+
+    @property
     def progress(self) -> Progress | None:
         """The last progress event."""
         return self._record.progress
@@ -477,19 +492,6 @@ class Job(JobHandle):
 
 class JobView(JobHandle):
     """A job of another session, or an earlier job of this one, that this client watches (§7.6)."""
-
-    @property
-    def history_last(self) -> str | None:
-        """The id of the last past event that the runtime sends for the newest subscription.
-
-        With the event that has this id, the history is complete; later events are new. Empty if the
-        runtime sends no past events. ``None`` if the runtime does not say: then nothing marks the
-        end of a history. The runtime of this package says it for the jobs that it runs itself; see
-        "Extensions of the protocol". For a job that this client submitted, it is the newest event
-        that the client has now.
-        """
-        record = self._record
-        return record.replay_buffer.newest_id if record.submitted else record.history_last
 
     async def unsubscribe(self) -> None:
         """Stop watching. Iterators of the job end; events in transit may arrive. Idempotent."""

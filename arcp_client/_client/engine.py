@@ -394,6 +394,8 @@ class SessionEngine:
                 _reject(request, error)
             case actions.JobKnown():
                 self._job_known(action)
+            case actions.HistoryRequested(job_id):
+                self._jobs.record(job_id).await_history()
             case actions.JobGone():
                 if self._durability is not None:
                     self._durability.after(partial(self._job_gone, action))

@@ -11,7 +11,6 @@ in pages, on demand. The state is computed here, once for all readers.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -23,18 +22,17 @@ from pydantic import SecretStr
 from arcp_client import errors, events, transcripts
 from arcp_client._feeds import frames, rows
 from arcp_client._feeds.frames import Position
+from arcp_client._feeds.history import History
 from arcp_client._feeds.kept_events import KeptEvents, Unencoded
 from arcp_client._feeds.result_tails import ResultTails
 from arcp_client._feeds.signals import SharedFrame, Signal
-from arcp_client._wire.build import to_event
-from arcp_client._wire.codec import EventFrame, decode
 from arcp_client.events import Event, Gap, envelope
-from arcp_client.job import JobHandle, JobView
+from arcp_client.job import JobHandle
 from arcp_client.models import JobSummary
 from arcp_client.projection import JobProjection, JobRow
 from arcp_client.transcripts import Scrubber
 
-__all__ = ["MEMORY", "QUIET", "JobFeed", "Reset", "ResumePoint"]
+__all__ = ["MEMORY", "JobFeed", "Reset", "ResumePoint"]
 
 Reset = Literal["start", "expired", "restarted", "skipped"]
 
@@ -48,15 +46,6 @@ MEMORY = 8 << 20
 """Bytes of events that are kept for each job."""
 _BATCH_INTERVAL = 0.05
 _DETAIL_INTERVAL = 0.25
-QUIET = 1.0
-"""Seconds without an event after which a history counts as complete."""
-_HISTORY = 10.0
-"""Seconds after the start of a feed after which its history counts as complete."""
-_PAUSE = 0.25
-"""Seconds without a past event after which the history counts as read, for a tail."""
-_HISTORY_RATE = 2500
-"""Events a second that arrive only during a history."""
-_RATE_INTERVAL = 0.1
 _ENCODED_LATER = frozenset(
     {
         events.ArtifactRef,
@@ -135,12 +124,7 @@ class JobFeed:
         self._secrets: list[str | SecretStr] = list(secrets)
         self.scrubber = Scrubber(self._secrets)
         self._learn_credentials()
-        self._began = self._grew = asyncio.get_running_loop().time()
-        self._began_at = datetime.now(UTC)
-        self._measured = (self._began, 0)
-        self._rate = float("inf")
-        self._last_past = job.history_last if isinstance(job, JobView) else None
-        self._has_history = self._last_past == ""
+        self._history = History(job)
 
     # ------------------------------------------------------------------ adding events
 
@@ -152,23 +136,15 @@ class JobFeed:
         """Add the next events of the job; a terminal event is the last one."""
         if not batch:
             return
-        self._grew = now = asyncio.get_running_loop().time()
         if not self.kept.last:
             self._first_seq = batch[0].seq
-            self._measured = now, 0
         at = int(time.time() * 1000)
         self.kept.extend([self._item(event, at) for event in batch])
         self.projection.apply_all(batch)
-        since, count = self._measured
-        if now - since >= _RATE_INTERVAL:
-            self._rate = (self.kept.last - count) / (now - since)
-            self._measured = now, self.kept.last
-        completes = not self._has_history and any(e.id == self._last_past for e in batch)
-        self._has_history = self._has_history or completes
         if batch[-1].terminal:
             self.projection.describe(self.job)
             self.ended = self.projection.status
-        if completes or batch[-1].terminal:
+        if self._history.extend(batch) or batch[-1].terminal:
             self.changed.notify_now()  # readers of a tail wait for the end of the history
             self.detail.notify_now()
         else:
@@ -190,11 +166,7 @@ class JobFeed:
 
     def _entry(self, item: Unencoded) -> bytes:
         """The entry of an event; secrets that are known by now are masked."""
-        frame = decode(item.envelope)
-        assert isinstance(frame, EventFrame), "it was decoded before"
-        frame.event_seq = item.seq
-        event = to_event(frame, item.envelope)
-        return frames.entry(item.at, frames.plain(event, self.scrubber))
+        return frames.entry(item.at, frames.plain(item.event(), self.scrubber))
 
     def fail(self, error: BaseException) -> None:
         """Record the error after which no more events arrive."""
@@ -239,7 +211,7 @@ class JobFeed:
             tail: how many of the newest events the reader wants at most if it starts anew, which it
                 does as well if more events have arrived since its position; ``None`` for all.
         """
-        if tail is not None and self._receives_history_quickly:
+        if tail is not None and not self.over and self._history.arrives_quickly:
             return None
         start = self.kept.first - 1 if tail is None else self.kept.tail_start(tail)
         if asked is None:
@@ -249,29 +221,9 @@ class JobFeed:
             return ResumePoint(found, shift=asked.n - found)
         if found is not None:
             return ResumePoint(start, "skipped")
-        if not asked.mark.startswith("~") and self._receives_history:
+        if not asked.mark.startswith("~") and not self.over and self._history.left:
             return None
         return ResumePoint(start, "expired" if asked.n < self.kept.first - 1 else "restarted")
-
-    @property
-    def _receives_history(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        pending = not self.over and not self._has_history
-        return pending and now < min(self._grew + QUIET, self._began + _HISTORY)
-
-    @property
-    def _receives_history_quickly(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        if self.over or self._has_history or now >= self._began + _HISTORY:
-            return False
-        newest = self.projection.last_at
-        if not self.kept.last or (newest is not None and newest < self._began_at):
-            return now < self._grew + _PAUSE
-        since, count = self._measured
-        rate = self._rate
-        if now - since >= _RATE_INTERVAL:
-            rate = (self.kept.last - count) / (now - since)
-        return rate > _HISTORY_RATE
 
     def reset(self, reason: Reset, after: int, *, tail: bool = False) -> bytes:
         """The frame that tells a page to drop its events: those after a number follow.

@@ -18,6 +18,9 @@ import msgspec
 
 from arcp_client._feeds import frames
 from arcp_client._feeds.frames import Position
+from arcp_client._wire.build import to_event
+from arcp_client._wire.codec import decode_event
+from arcp_client.events import Event
 
 __all__ = [
     "BATCH_BYTES",
@@ -56,6 +59,12 @@ class Unencoded(msgspec.Struct, frozen=True, gc=False):
     at: int
     seq: int | None
     envelope: bytes
+
+    def event(self) -> Event:
+        """The event, decoded again."""
+        frame = decode_event(self.envelope)
+        frame.event_seq = self.seq
+        return to_event(frame, self.envelope)
 
 
 class KeptEvents:

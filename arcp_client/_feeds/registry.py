@@ -12,27 +12,24 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Protocol
 
 from pydantic import SecretStr
 
 from arcp_client import errors
-from arcp_client._attempts import AttemptsIterator
-from arcp_client._dispatch.streams import Iteration
+from arcp_client._feeds.batches import batches
 from arcp_client._feeds.job_feed import MEMORY, JobFeed
 from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client.errors import ArcpError
-from arcp_client.events import Event, Gap
+from arcp_client.events import Gap
 from arcp_client.job import JobHandle, JobView
 
 __all__ = ["LINGER", "FeedRegistry", "FeedUnavailable", "JobSource", "TooManyFeeds"]
 
 LINGER = 60.0
 """Seconds for which the events of a job are kept after its last viewer has left."""
-_TOGETHER = 128
-"""The maximum number of events that are added before other tasks run."""
 _LIGHT = 16 * 1024
 """Bytes of events that a feed keeps that only the job list follows."""
 FOLLOWED = 256
@@ -302,19 +299,11 @@ class FeedRegistry:
         feed = found.feed
         if feed.job.resumed:
             feed.add(Gap(first=0, last=None, reason="not_retained", job_id=feed.job.id))
-        iterator = feed.job.events()
-        assert isinstance(iterator, Iteration | AttemptsIterator)
-        processed = 0
         try:
-            while True:
-                batch: list[Event] = await iterator.batch(processed, _TOGETHER)
-                processed += len(batch)
-                feed.extend(batch)
-                self._changed(feed)
-                if len(batch) == _TOGETHER:
-                    await asyncio.sleep(0)  # let other tasks run during a long history
-        except StopAsyncIteration:
-            pass
+            async with aclosing(batches(feed.job)) as read:
+                async for batch in read:
+                    feed.extend(batch)
+                    self._changed(feed)
         except ArcpError as error:
             feed.fail(error)
         except Exception as error:  # noqa: BLE001  the feed ends with an error, which pages show

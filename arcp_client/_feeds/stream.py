@@ -16,7 +16,8 @@ from typing import Protocol
 from arcp_client import errors
 from arcp_client._feeds import frames
 from arcp_client._feeds.frames import Position
-from arcp_client._feeds.job_feed import QUIET, JobFeed, ResumePoint
+from arcp_client._feeds.history import QUIET
+from arcp_client._feeds.job_feed import JobFeed, ResumePoint
 from arcp_client._feeds.registry import FeedRegistry
 from arcp_client._feeds.signals import SharedFrame
 

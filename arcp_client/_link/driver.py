@@ -180,6 +180,7 @@ class Driver:
         actions.Replied: _pass_on,
         actions.Refused: _pass_on,
         actions.JobKnown: _pass_on,
+        actions.HistoryRequested: _pass_on,
         actions.JobGone: _pass_on,
         actions.Rotated: _pass_on,
         actions.QuestionsChanged: _pass_on,

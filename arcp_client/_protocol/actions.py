@@ -28,6 +28,7 @@ __all__ = [
     "ActionQueue",
     "Ended",
     "EventRun",
+    "HistoryRequested",
     "JobGone",
     "JobKnown",
     "Opened",
@@ -105,6 +106,12 @@ class JobKnown(msgspec.Struct):
     again: bool = False
 
 
+class HistoryRequested(msgspec.Struct):
+    """Past events of an accepted job may follow, because another session may have begun it."""
+
+    job_id: str
+
+
 class JobGone(msgspec.Struct):
     """The runtime has no outcome for an open job; ``status`` is its final status, if known."""
 
@@ -142,6 +149,7 @@ Action = (
     | Ended
     | Replied
     | Refused
+    | HistoryRequested
     | JobGone
     | JobKnown
     | Rotated

@@ -14,6 +14,7 @@ from functools import partial
 
 import msgspec
 
+from arcp_client._protocol import actions
 from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import AcceptanceContext, Peer, View
 from arcp_client._protocol.pending import Request
@@ -134,7 +135,10 @@ class Recovery:
         )
         if needs is not None:
             self._begin(peer, job, needs, now)
+            if needs.history:
+                self._out.emit(actions.HistoryRequested(job.job_id))
         elif not fresh and peer.doubts_acceptances:
+            self._out.emit(actions.HistoryRequested(job.job_id))
             again = partial(recover, needs=Recover(history=True))
             self._runner.start(peer, job, again, now, first=expect_first_event)
 

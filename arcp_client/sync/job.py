@@ -120,6 +120,15 @@ class JobHandle:
         return self._job.resumed
 
     @property
+    def history_last(self) -> str | None:
+        """The id of the last past event that the runtime sends for the newest subscription.
+
+        Empty if it sends none, ``None`` if it does not say; see
+        `arcp_client.JobHandle.history_last`.
+        """
+        return self._job.history_last
+
+    @property
     def progress(self) -> Progress | None:
         """The last progress event."""
         return self._job.progress
@@ -365,14 +374,6 @@ class JobView(JobHandle):
     """A job of another session, or an earlier job of this one, that this client watches (§7.6)."""
 
     _job: aio.JobView
-
-    @property
-    def history_last(self) -> str | None:
-        """The id of the last past event that the runtime sends for the newest subscription.
-
-        Empty if it sends none, ``None`` if it does not say; see `arcp_client.JobView.history_last`.
-        """
-        return self._job.history_last
 
     def unsubscribe(self) -> None:
         """Stop watching. Its iterators end; events in transit may still arrive. Idempotent."""

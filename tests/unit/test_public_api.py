@@ -81,6 +81,7 @@ CALLS: dict[Any, dict[str, str]] = {
                 "budget",
                 "children",
                 "credentials",
+                "history_last",
                 "id",
                 "lease",
                 "lease_constraints",
@@ -259,7 +260,6 @@ def test_a_job_can_be_cancelled_and_a_view_left() -> None:
         "next_attempt": "async (after=None)",
     }
     assert members(arcp_client.JobView, own=True) == {
-        "history_last": "property",
         "unsubscribe": "async ()",
     }
     assert arcp_client.Job.__bases__ == arcp_client.JobView.__bases__ == (arcp_client.JobHandle,)

@@ -29,6 +29,7 @@ import copy
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 try:
@@ -77,8 +78,10 @@ from arcp_client._feeds import frames
 from arcp_client.web.exports.exact_numbers import make_event
 from arcp_client.web.exports.masking import Masking
 
-__all__ = ["InterruptId", "Run", "ag_ui"]
+__all__ = ["INDEPENDENT", "InterruptId", "Run", "ag_ui"]
 
+INDEPENDENT = frozenset({events.Log, events.Thought})
+"""Events whose events of the run depend only on their number: they change no state of the run."""
 _CALLS = 1024
 _METRICS = 256
 _TEXTS = 16
@@ -191,7 +194,7 @@ class Run:
         self._texts: dict[str, str] = {}
         self._streamed = False
         self._calls: OrderedDict[str, str] = OrderedDict()
-        self._at: int | None = None
+        self._ts: datetime | None = None
         self._fields: dict[str, Any] = {}
         self._step: str | None = None
         self.state: dict[str, Any] = {
@@ -240,14 +243,34 @@ class Run:
             return
         self._fields = event.to_dict() if fields is None else fields
         self._count += 1
-        self._at = int(event.ts.timestamp() * 1000) if event.ts is not None else None
+        self._ts = event.ts
         yield from self._of(event)
+
+    def skip(self, event: Event) -> None:
+        """Count the next event of the job, one of `INDEPENDENT`, without its events of the run."""
+        self._count += 1
+        self._ts = event.ts
+
+    def independent(self, n: int, event: Event, fields: dict[str, Any]) -> Iterator[BaseEvent]:
+        """What `apply` yields for the n-th event of the job, one of `INDEPENDENT`, at any time."""
+        alone = Run(self._thread_id, self._run_id, prefix=self._prefix)
+        alone._count = n - 1
+        return alone.apply(event, fields)
+
+    def message(self, n: int, event: Event) -> dict[str, Any]:
+        """The message that a front end makes of the events of `independent`."""
+        found = f"{self._prefix}:{n}"
+        if isinstance(event, events.Log):
+            named = {"id": found, "role": "developer", "name": event.level}
+            return {**named, "content": event.message}
+        assert isinstance(event, events.Thought)
+        return {"id": found, "role": "reasoning", "content": event.text}
 
     def fail(self, message: str, code: str) -> Iterator[BaseEvent]:
         """The events that end the run of a job whose end is unknown."""
         if self.over:
             return
-        self._at = None
+        self._ts = None
         yield from self._closed()
         yield self._event(RunErrorEvent, message=message, code=code)
 
@@ -256,7 +279,8 @@ class Run:
     def _event(self, kind: type[B], **fields: Any) -> B:
         if kind is RunErrorEvent or kind is RunFinishedEvent:
             self.over = True
-        return make_event(kind, {"timestamp": self._at, **fields})
+        at = None if self._ts is None else int(self._ts.timestamp() * 1000)
+        return make_event(kind, {"timestamp": at, **fields})
 
     def _id(self, of: str = "") -> str:
         return f"{self._prefix}:{self._count}{of}"

@@ -3,14 +3,19 @@
 A job is a sequence of runs: a question ends a run, and the next one begins after it. `RunLog` reads
 the job once, and keeps the newest events of its runs, and the messages and the state that result
 from all of them. A front end that attaches again continues after its last event, or gets a
-snapshot.
+snapshot. Past events of a job are read before a front end gets the first frame.
+
+Most events of a long history are messages, of which only the newest are shown. They are kept as
+they were received, and masked and encoded when a front end needs them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,24 +30,24 @@ from ag_ui.core.events import RunFinishedInterruptOutcome
 
 from arcp_client import ArcpError, Event, JobHandle, errors, events
 from arcp_client._feeds import frames
+from arcp_client._feeds.batches import batches
+from arcp_client._feeds.history import History
+from arcp_client._feeds.kept_events import Unencoded
 from arcp_client._feeds.signals import Signal
 from arcp_client._feeds.stream import FrameStream
-from arcp_client.web.exports.agui import Run
+from arcp_client.events import envelope
+from arcp_client.web.exports.agui import INDEPENDENT, Run
+from arcp_client.web.exports.agui_kept import KeptRuns, Made, RunPlace
 from arcp_client.web.exports.agui_messages import Messages, joined
 from arcp_client.web.exports.masking import Masking
 
 __all__ = ["CursorExpired", "RunLog", "RunView"]
 
-MEMORY = 1 << 20
-"""Bytes of events that a log keeps."""
-TEXT = 8 << 20
-"""Characters of messages that a log keeps for snapshots."""
+MESSAGES = 4 << 20
+"""Bytes of messages that a log keeps for snapshots."""
 _BATCH = 64 * 1024
 _INTERVAL = 0.02
-_YIELD_EVERY = 64
-_QUIET = 1.0
-"""Seconds without an event after which a history counts as complete."""
-_HISTORY = 10.0
+_HISTORY_POLL = 0.1
 _ID = re.compile(r"[0-9A-Za-z_.:-]{1,80}", re.ASCII)
 _CLOSING = events.Answered, events.Expired, events.Withdrawn
 
@@ -51,28 +56,10 @@ class CursorExpired(Exception):
     """The log does not have the event after which a front end wants to continue."""
 
 
-class _Entry(NamedTuple):
-    """One event of the runs.
-
-    Attributes:
-        cursor: its id in the stream.
-        data: its JSON; empty for the first and the last event of a run, which have the run's id.
-        event: the first or the last event of a run.
-    """
-
-    cursor: str
-    data: bytes
-    event: RunStartedEvent | RunFinishedEvent | RunErrorEvent | None
-
-    @property
-    def last(self) -> bool:
-        return self.event is not None and not isinstance(self.event, RunStartedEvent)
-
-
 class _Start(NamedTuple):
-    """Where a run may begin: the position of RUN_STARTED, and the events of the job before it."""
+    """Where a run may begin: the place of RUN_STARTED, and the events of the job before it."""
 
-    at: int
+    at: RunPlace
     n: int
 
 
@@ -126,32 +113,31 @@ class RunLog:
         self.over = False
         self._run = Run("", "", prefix=prefix)
         self._own = re.compile(rf"{re.escape(prefix)}:([0-9]{{1,15}})(?::.*)?", re.DOTALL)
-        self._messages = Messages(TEXT)
+        self._messages = Messages(MESSAGES, self._message)
         self._changed = Signal(_INTERVAL)
-        self._entries: list[_Entry] = []
-        self._first = 0
-        self._size = 0
-        self._positions: dict[str, int] = {}
+        self._kept = KeptRuns(self._independent)
+        self._n = 0
         self._starts: dict[str, _Start] = {}
         self._asked: dict[str, RunFinishedEvent] = {}
         self._open: dict[str, None] = {}
-        self._n = 0
         self._masking = Masking(job)
-        self._began = self._grew = asyncio.get_running_loop().time()
-        self._begin("", "~")
+        self._history = History(job)
+        self._starts[""] = _Start(RunPlace(0, 0), 0)
+        self._kept.append(Made("~", self._applied(self._run.begin(job)), 0))
 
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        return self._size + self._messages.size
+        return self._kept.size + self._messages.size
 
     async def read(self) -> None:
         """Read the job until it ends."""
         try:
-            async for event in self.job:
-                self._add(event)
-                if self._n % _YIELD_EVERY == 0:
-                    await asyncio.sleep(0)  # let other tasks run during a long history
+            async with aclosing(batches(self.job)) as read:
+                async for batch in read:
+                    self._extend(batch)
+                    if self.over:
+                        return
         except ArcpError as error:
             self._fail(error)
 
@@ -163,56 +149,57 @@ class RunLog:
 
     # ------------------------------------------------------------------ adding events
 
-    def _add(self, event: Event) -> None:
-        self._n += 1
-        self._grew = asyncio.get_running_loop().time()
-        mark = event.id if _ID.fullmatch(event.id) else "~"
-        if isinstance(event, _CLOSING):
-            self._open.pop(event.question_id, None)
-        made = list(self._run.apply(*self._masking(event)))
-        self._append(made, mark)
-        if isinstance(event, events.Question) and isinstance(made[-1], RunFinishedEvent):
-            self._open[event.question_id] = None
-            self._asked[event.question_id] = made[-1]
-            self._begin(event.question_id, mark, len(made))
+    def _extend(self, batch: Sequence[Event]) -> None:
+        """Add the next events of the job."""
+        complete = self._history.extend(batch)
+        for event in batch:
+            self._n += 1
+            if type(event) in INDEPENDENT and event.size:
+                item = Unencoded(0, event.seq, envelope(event))
+                self._run.skip(event)
+                self._messages.later(self._n, item)
+                self._kept.append(item)
+            else:
+                self._add(event)
         self.over = self._run.over
-        if self.over:
+        if self.over or complete:
             self._changed.notify_now()
         else:
             self._changed.notify()
 
-    def _begin(self, question_id: str, mark: str, offset: int = 0) -> None:
-        self._starts[question_id] = _Start(self._first + len(self._entries), self._n)
-        self._append(list(self._run.begin(self.job)), mark, offset)
+    def _add(self, event: Event) -> None:
+        if isinstance(event, _CLOSING):
+            self._open.pop(event.question_id, None)
+        made = self._applied(self._run.apply(*self._masking(event)))
+        if isinstance(event, events.Question) and isinstance(made[-1], RunFinishedEvent):
+            self._open[event.question_id] = None
+            self._asked[event.question_id] = made[-1]
+            self._starts[event.question_id] = _Start(RunPlace(self._n, len(made)), self._n)
+            made += self._applied(self._run.begin(self.job))
+        self._kept.append(Made(_mark(event), made, event.size))
 
-    def _append(self, made: Sequence[BaseEvent], mark: str, offset: int = 0) -> None:
-        for k, event in enumerate(made, offset):
+    def _applied(self, made: Iterable[BaseEvent]) -> list[BaseEvent]:
+        """These events of a run, which are added to the messages."""
+        found = list(made)
+        for event in found:
             self._messages.apply(self._n, event)
-            cursor = f"{mark}-{self._n}.{k}"
-            if isinstance(event, RunStartedEvent | RunFinishedEvent | RunErrorEvent):
-                entry = _Entry(cursor, b"", event)
-            else:
-                entry = _Entry(cursor, event.model_dump_json(by_alias=True).encode(), None)
-            self._positions[cursor] = self._first + len(self._entries)
-            self._entries.append(entry)
-            self._size += len(entry.data)
-        if self._size > MEMORY:
-            self._forget()
+        return found
 
-    def _forget(self) -> None:
-        """Drop an eighth of the memory at once, as removing from the head of a list is slow."""
-        dropped = 0
-        while self._size > MEMORY * 7 // 8 and dropped < len(self._entries) - 1:
-            self._size -= len(self._entries[dropped].data)
-            del self._positions[self._entries[dropped].cursor]
-            dropped += 1
-        del self._entries[:dropped]
-        self._first += dropped
+    def _independent(self, n: int, item: Unencoded) -> Made:
+        """What an event of the job became that was kept as it was received."""
+        event = item.event()
+        made = list(self._run.independent(n, *self._masking(event)))
+        return Made(_mark(event), made, len(item.envelope))
+
+    def _message(self, n: int, item: Unencoded) -> dict[str, Any]:
+        """The message of an event of the job."""
+        masked, _ = self._masking(item.event())
+        return self._run.message(n, masked)
 
     def _fail(self, error: ArcpError) -> None:
         text = self._masking.scrubber.text(str(error))
         self._n += 1
-        self._append(list(self._run.fail(text, type(error).__name__)), "~")
+        self._kept.append(Made("~", self._applied(self._run.fail(text, type(error).__name__)), 0))
         self.over = True
         self._changed.notify_now()
 
@@ -243,9 +230,12 @@ class RunLog:
                     head, at = self._head(view)
                     yield stream.sending(frames.RETRY + head)
                 else:
-                    at = self._positions.get(cursor, -2) + 1
-                    view.done = at > 0 and self._entries[at - 1 - self._first].last
-                while not view.done and not stream.stopped and at >= self._first:
+                    known = self._kept.find(cursor)
+                    at = RunPlace(-1, 0) if known is None else RunPlace(known.n, known.k + 1)
+                    view.done = known is not None and _ends(
+                        self._kept.made(known.n).events[known.k]
+                    )
+                while not view.done and not stream.stopped and at.n >= self._kept.first:
                     batch, at = self._batch(view, at)
                     if batch:
                         yield stream.sending(batch)
@@ -263,28 +253,30 @@ class RunLog:
             CursorExpired: the log does not have the event of this cursor.
         """
         if cursor is not None:
-            if not await self._until(lambda: cursor in self._positions):
+            if not await self._until(lambda: self._kept.find(cursor) is not None):
                 raise CursorExpired
             return
         newest = max(map(self._number, view.conversation), default=0)
         await self._until(lambda: self._n >= newest)
+        while not self.over and self._history.arrives_quickly:
+            await self._wait(_HISTORY_POLL)
 
-    def _batch(self, view: RunView, at: int) -> tuple[bytes, int]:
+    def _batch(self, view: RunView, at: RunPlace) -> tuple[bytes, RunPlace]:
         parts: list[bytes] = []
         size = 0
-        for entry in self._entries[at - self._first :]:
-            data = entry.data if entry.event is None else view.encoded(entry.event)
-            parts.append(_frame(data, entry.cursor))
-            size += len(parts[-1])
-            at += 1
-            if entry.last:
-                view.done = True
-                break
-            if size > _BATCH:
-                break
-        return b"".join(parts), at
+        n, begin = at
+        while n < self._end.n and size <= _BATCH:
+            made = self._kept.made(n)
+            for k in range(begin, len(made.events)):
+                parts.append(_frame(made.data(k, view.encoded), made.cursor(n, k)))
+                size += len(parts[-1])
+                if _ends(made.events[k]):
+                    view.done = True
+                    return b"".join(parts), RunPlace(n, k + 1)
+            n, begin = n + 1, 0
+        return b"".join(parts), RunPlace(n, begin)
 
-    def _head(self, view: RunView) -> tuple[bytes, int]:
+    def _head(self, view: RunView) -> tuple[bytes, RunPlace]:
         """The frames that begin a run, and the position from which it continues."""
         start = self._starts.get(view.after)
         n = start.n if start is not None else 0
@@ -296,13 +288,13 @@ class RunLog:
             view.done = True
             again = view.encoded(self._interrupt(view.ask_again))
             return _frames([begun, *refused, again]), self._end
-        kept = start is not None and start.at >= self._first
+        kept = start is not None and start.at.n >= self._kept.first
         if kept and start is not None and not any(self._number(m) > n for m in view.conversation):
-            first = self._entries[start.at - self._first]
-            return _frames([begun, *refused], first.cursor), start.at + 1
+            n, k = start.at
+            return _frames([begun, *refused], self._kept.made(n).cursor(n, k)), RunPlace(n, k + 1)
         return self._snapshot(view, n, [begun, *refused])
 
-    def _snapshot(self, view: RunView, n: int, head: list[bytes]) -> tuple[bytes, int]:
+    def _snapshot(self, view: RunView, n: int, head: list[bytes]) -> tuple[bytes, RunPlace]:
         """The frames that give a front end all that the run has made up to now."""
         before = [each for each in view.conversation if self._number(each) <= n]
         made = self._messages.after(n)
@@ -315,17 +307,17 @@ class RunLog:
             _messages(joined(before, made)),
             view.encoded(self._run.snapshot()),
         ]
+        last = self._kept.made(self._n)
         asking = [question for question in self._open if question not in view.handled]
         if self.over:
             view.done = True
-            last = self._entries[-1].event
-            head += [] if last is None else [view.encoded(last)]
+            head.append(view.encoded(last.events[-1]))
         elif asking:
             view.done = True
             head.append(view.encoded(self._interrupt(asking)))
         else:
             head += [view.encoded(event) for event in self._run.reopened()]
-        return _frames(head, self._entries[-1].cursor), self._end
+        return _frames(head, last.cursor(self._n, len(last.events) - 1)), self._end
 
     def _interrupt(self, question_ids: Sequence[str]) -> RunFinishedEvent:
         """The event that asks these questions."""
@@ -340,8 +332,8 @@ class RunLog:
         return asked[0].model_copy(update={"outcome": outcome})
 
     @property
-    def _end(self) -> int:
-        return self._first + len(self._entries)
+    def _end(self) -> RunPlace:
+        return RunPlace(self._n + 1, 0)
 
     def _number(self, message: dict[str, Any]) -> int:
         """The number of the job's event that made a message; 0 for a message of others."""
@@ -349,20 +341,25 @@ class RunLog:
         return int(found[1]) if found is not None else 0
 
     async def _until(self, found: Callable[[], bool]) -> bool:
-        loop = asyncio.get_running_loop()
-        wake = asyncio.Event()
-        with self._changed.waking(wake):
-            while not found() and not self.over:
-                left = min(self._grew + _QUIET, self._began + _HISTORY) - loop.time()
-                if left <= 0:
-                    break
-                wake.clear()
-                try:
-                    async with asyncio.timeout(left):
-                        await wake.wait()
-                except TimeoutError:
-                    pass  # a longer silence may be allowed by now
+        """Wait until a condition holds, while past events may arrive; returns whether it holds."""
+        while not found() and not self.over and (left := self._history.left):
+            await self._wait(left)
         return found()
+
+    async def _wait(self, most: float) -> None:
+        """Wait for a change, for so many seconds at most."""
+        wake = asyncio.Event()
+        with self._changed.waking(wake), contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most):
+                await wake.wait()
+
+
+def _mark(event: Event) -> str:
+    return event.id if _ID.fullmatch(event.id) else "~"
+
+
+def _ends(event: BaseEvent) -> bool:
+    return isinstance(event, RunFinishedEvent | RunErrorEvent)
 
 
 def _frame(data: bytes, cursor: str = "") -> bytes:

@@ -1,8 +1,13 @@
-"""Keeps the messages of a run of AG-UI, in the form in which a front end keeps them."""
+"""Keeps the messages of a run of AG-UI, in the form in which a front end keeps them.
+
+The messages of an event that changes nothing else are made when a snapshot needs them: of a long
+history, most messages are never needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from ag_ui.core import (
@@ -16,7 +21,13 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
+from arcp_client._feeds.kept_events import Unencoded
+
 __all__ = ["Messages", "joined"]
+
+
+_FIELDS = 128
+"""Bytes that the JSON of a message has besides its text, about."""
 
 
 class _Message:
@@ -24,12 +35,12 @@ class _Message:
 
     Attributes:
         n: the number of the job's event that made it.
-        size: the characters of its text.
+        size: the bytes of its JSON, about.
     """
 
     def __init__(self, n: int, fields: dict[str, Any]) -> None:
         self.n = n
-        self.size = 0
+        self.size = _FIELDS
         self._fields = fields
         self._parts: list[str] = []
 
@@ -39,7 +50,7 @@ class _Message:
 
     def add(self, text: str) -> None:
         self._parts.append(text)
-        self.size += len(text)
+        self.size += len(text if text.isascii() else text.encode("utf-8", "replace"))
 
     def to_dict(self) -> dict[str, Any]:
         """The message as the protocol writes it."""
@@ -60,16 +71,30 @@ class Messages:
     """The messages of the runs of one job: what the client of AG-UI makes of their events.
 
     Args:
-        limit: the characters of text to keep; the oldest messages are dropped beyond them.
+        limit: the bytes to keep; the oldest messages are dropped beyond them.
+        make: returns the message of an event of the job that was added with `later`.
 
     Attributes:
-        size: the characters of text that are kept.
+        size: the bytes that are kept, about.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, make: Callable[[int, Unencoded], dict[str, Any]]) -> None:
         self._limit = limit
-        self._made: dict[str, _Message] = {}
+        self._make = make
+        self._made: dict[str | int, _Message | Unencoded] = {}
         self.size = 0
+
+    def later(self, n: int, event: Unencoded) -> None:
+        """Add the message of an event of the job, which is made when it is needed.
+
+        Args:
+            n: the number of the job's event.
+            event: the event.
+        """
+        self._made[n] = event
+        self.size += len(event.envelope)
+        if self.size > self._limit:
+            self._drop()
 
     def apply(self, n: int, event: BaseEvent) -> None:
         """Add what an event says.
@@ -98,22 +123,43 @@ class Messages:
             case _:
                 pass
 
-    def after(self, n: int) -> list[dict[str, Any]]:
+    def after(self, after: int) -> list[dict[str, Any]]:
         """The messages that were made after an event of the job, in the order of their making."""
-        return [made.to_dict() for made in self._made.values() if made.n > n]
+        found: list[dict[str, Any]] = []
+        for key, made in self._made.items():
+            if isinstance(made, _Message):
+                if made.n > after:
+                    found.append(made.to_dict())
+            elif isinstance(key, int) and key > after:
+                found.append(self._make(key, made))
+        return found
 
     def _add(self, n: int, fields: dict[str, Any]) -> None:
-        self._made[fields["id"]] = _Message(n, fields)
+        self._made[fields["id"]] = made = _Message(n, fields)
+        self.size += made.size
 
     def _extend(self, message_id: str, text: str) -> None:
         found = self._made.get(message_id)
-        if found is None:
+        if not isinstance(found, _Message):
             return
+        self.size -= found.size
         found.add(text)
-        self.size += len(text)
-        while self.size > self._limit and len(self._made) > 1:
-            oldest = next(iter(self._made))
-            self.size -= self._made.pop(oldest).size
+        self.size += found.size
+        if self.size > self._limit:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop an eighth of the limit at once, as to find the first key of a dictionary is slow."""
+        spare, dropped = self.size - self._limit * 7 // 8, []
+        for key, made in islice(self._made.items(), len(self._made) - 1):
+            if spare <= 0:
+                break
+            size = made.size if isinstance(made, _Message) else len(made.envelope)
+            spare -= size
+            self.size -= size
+            dropped.append(key)
+        for key in dropped:
+            del self._made[key]
 
 
 def joined(

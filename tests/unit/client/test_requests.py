@@ -276,6 +276,25 @@ async def test_watching_from_another_session_gives_history_and_the_rest(
         assert (await view.result()).value == "w"
 
 
+async def test_a_submit_under_the_key_of_a_job_of_another_session_names_the_end_of_its_history(
+    runtime: Runtime, gates: Gates
+) -> None:
+    async with Client(runtime) as first, Client(runtime) as second:
+        job = await first.submit("gated", "w", idempotency_key="k")
+        assert job.history_last == "", "it begins now"
+        async for event in job:
+            if isinstance(event, events.Log):
+                break
+        assert job.history_last == event.id, "the client has all of it"
+        same = await second.submit("gated", "w", idempotency_key="k")
+        assert same.id == job.id
+        assert same.history_last is None, "its subscription is not confirmed"
+        past = await anext(same.events())
+        assert same.history_last == past.id == event.id
+        gates["w"].set()
+        assert (await same.result()).value == "w"
+
+
 async def test_handlers_get_the_history_of_a_watched_job(runtime: Runtime) -> None:
     async with Client(runtime) as submitter, Client(runtime) as observer:
         job = await submitter.submit("say", ["a", "b"])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arcp_client import Client, Job, Runtime, events
-from arcp_client._feeds import frames, job_feed
+from arcp_client._feeds import frames, history
 from arcp_client._feeds.job_feed import JobFeed, ResumePoint
 from arcp_client._feeds.kept_events import PAGE_EVENTS, TAIL_BYTES, TAIL_EVENTS
 from tests.unit.web.kit import Frame, Gates, Parser, Site, Tab, agents
@@ -146,9 +146,9 @@ async def test_a_page_that_comes_back_far_behind_begins_with_the_newest_events(
 async def test_a_tail_begins_after_a_history_that_arrives_quickly(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_feed, "_PAUSE", 1000.0)
-    monkeypatch.setattr(job_feed, "_HISTORY", 1000.0)
-    monkeypatch.setattr(job_feed, "_HISTORY_RATE", -1)  # any rate is one of a history
+    monkeypatch.setattr(history, "_PAUSE", 1000.0)
+    monkeypatch.setattr(history, "_LONGEST", 1000.0)
+    monkeypatch.setattr(history, "_RATE", -1)  # any rate is one of a history
     feed = JobFeed(await ended_job(client))
     assert feed.resume_point(None, 10) is None, "the history is about to arrive"
     for _ in range(3000):
@@ -163,8 +163,8 @@ async def test_a_tail_begins_after_a_history_that_arrives_quickly(
 async def test_a_tail_begins_with_the_last_past_event_that_the_runtime_named(
     client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_feed, "_PAUSE", 1000.0)
-    monkeypatch.setattr(job_feed, "_HISTORY", 1000.0)
+    monkeypatch.setattr(history, "_PAUSE", 1000.0)
+    monkeypatch.setattr(history, "_LONGEST", 1000.0)
     job = await other.submit("say", {"lines": 300, "gate": "half"})
     said = [event async for event in first(job, 150)]
     view = await client.watch(job.id, history=True)
@@ -186,7 +186,7 @@ async def test_a_tail_begins_with_the_last_past_event_that_the_runtime_named(
 async def test_a_tail_of_a_job_without_past_events_begins_at_once(
     client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_feed, "_PAUSE", 1000.0)
+    monkeypatch.setattr(history, "_PAUSE", 1000.0)
     job = await other.submit("say", {"lines": 1, "gate": "half"})
     feed = JobFeed(await client.watch(job.id, history=True))
     assert feed.resume_point(None, 10) == ResumePoint(0, "start")
@@ -198,8 +198,8 @@ async def test_a_tail_of_a_job_without_past_events_begins_at_once(
 async def test_a_tail_of_a_job_that_the_client_submitted_begins_with_what_it_has(
     client: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_feed, "_PAUSE", 1000.0)
-    monkeypatch.setattr(job_feed, "_HISTORY", 1000.0)
+    monkeypatch.setattr(history, "_PAUSE", 1000.0)
+    monkeypatch.setattr(history, "_LONGEST", 1000.0)
     job = await client.submit("say", {"lines": 20, "gate": "half"})
     said = [event async for event in first(job, 10)]
     view = await client.watch(job.id, history=True)

@@ -15,9 +15,10 @@ from ag_ui.core import RunAgentInput
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from arcp_client import Client, Runtime
+from arcp_client import Client, Runtime, events
+from arcp_client._feeds import history
 from arcp_client.web import add_ag_ui_routes
-from arcp_client.web.exports import agui_log
+from arcp_client.web.exports import agui_kept
 from arcp_client.web.exports.agui import InterruptId
 from tests.unit.web.kit import SOON, Gates, agents
 
@@ -272,7 +273,7 @@ async def test_bad_requests_say_what_is_wrong() -> None:
 async def test_a_log_that_has_dropped_the_beginning_gives_a_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(agui_log, "MEMORY", 2000)
+    monkeypatch.setattr(agui_kept, "MEMORY", 2000)
     async with serving(input=lambda _: {"lines": 50}) as (front, _):
         with contextlib.suppress(aiohttp.ClientPayloadError):  # it is slower than the job
             await front.run("say", messages=[])
@@ -283,6 +284,48 @@ async def test_a_log_that_has_dropped_the_beginning_gives_a_snapshot(
         ]  # fmt: skip
         lines = [f"{n}".ljust(10, ".") for n in range(50)]
         assert [each["content"] for each in late[2][1]["messages"]] == lines
+
+
+async def test_a_server_that_begins_again_shows_the_state_of_the_whole_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agui_kept, "MEMORY", 20_000)
+    monkeypatch.setattr(history, "_PAUSE", 1000.0)  # only the named event ends the history
+    monkeypatch.setattr(history, "_LONGEST", 1000.0)
+    gates, half = Gates(), 1000
+    given = {"lines": 2 * half, "gate": "half"}
+    async with Runtime() as runtime, Client(runtime) as first, Client(runtime) as second:
+        agents(runtime, gates)
+
+        def server_of(client: Client) -> TestServer:
+            app = web.Application()
+            add_ag_ui_routes(app, client, "say", path="/say", input=lambda _: given)
+            return TestServer(app)
+
+        async with aiohttp.ClientSession() as http:
+            async with server_of(first) as server:
+                async with http.post(server.make_url("/say"), json=request()):
+                    [job] = first.open_jobs()
+                async for event in job.events(events.Log):
+                    if event.message.rstrip(".") == f"{half - 1}":
+                        break
+            async with (
+                server_of(second) as server,
+                http.post(server.make_url("/say"), json=request()) as response,
+            ):
+                head = [await response.content.readuntil(b"\n\n") for _ in range(5)]
+                told = parsed(b"".join(head).decode())
+                assert kinds(told) == [
+                    "RUN_STARTED", "MESSAGES_SNAPSHOT", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT",
+                ]  # fmt: skip
+                shown = [each["content"] for each in told[2][1]["messages"][1:]]
+                assert shown == [f"{n}".ljust(10, ".") for n in range(half)]
+                monkeypatch.undo()  # the front end may read more slowly than the job runs
+                gates["half"].set()
+                rest = parsed(await response.text())
+    later = [event["delta"] for _, event in rest if event["type"] == "TEXT_MESSAGE_CONTENT"]
+    assert later == [f"{n}".ljust(10, ".") for n in range(half, 2 * half)]
+    assert rest[-1][1]["type"] == "RUN_FINISHED"
 
 
 async def test_the_end_of_the_server_cuts_its_streams_and_is_no_end_of_the_run() -> None:
