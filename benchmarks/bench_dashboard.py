@@ -16,6 +16,12 @@ the runtime; ``warm``: it has read the history for another page. The history alo
 difference between the long and the short job. Medians of fresh contexts; those of a round come one
 after another. The bars are 1 s and 5 MB.
 
+``attach``: the same two jobs without a browser. ``ag_ui``: a front end of AG-UI sends the request
+of a run to a server that has not heard of the job yet; seconds until it has the newest event, the
+CPU time of this process meanwhile, and bytes. ``watch``: ``arcp-client watch JOB --tail 5``;
+seconds until it has printed the newest event, the CPU time of its process, start included, and that
+of this process. Medians; those of a round come one after another. The bars are 1 s and 5 MB.
+
 ``windows``: 20 windows of one browser show a job: seconds from an event to its row in the last of
 them. The bar is 2 s.
 
@@ -36,6 +42,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import sys
@@ -43,16 +50,18 @@ import time
 from typing import Any
 
 import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, CDPSession, Page, async_playwright
 
 from arcp_client import Client, Job, JobContext, Runtime
-from arcp_client.web import serve
+from arcp_client.web import add_ag_ui_routes, serve
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGS = ["--disable-dev-shm-usage"]
 SCRIPTS = {"EvaluateScript", "FunctionCall", "v8.compile", "v8.compileModule", "v8.evaluateModule"}
 CATEGORIES = ["devtools.timeline", "blink.user_timing", "loading", "v8"]
-PARTS = ("paint", "load", "open", "windows", "jobs")
+PARTS = ("paint", "load", "open", "attach", "windows", "jobs")
 RATES = (1000, 2000)
 SECONDS = 10
 JOBS = 40
@@ -126,6 +135,9 @@ async def main() -> None:
                 agents(runtime, opened, steps)
                 if part == "open":  # the dashboard has a session of its own
                     result[part] = await opening(browser, runtime, client, options.rounds)
+                    continue
+                if part == "attach":
+                    result[part] = await attaching(runtime, client, options.rounds)
                     continue
                 async with serve(client) as server:
                     if part == "paint":
@@ -223,14 +235,7 @@ async def opening(
     browser: Browser, runtime: Runtime, client: Client, rounds: int
 ) -> dict[str, Any]:
     """Seconds until the newest event of a long and of a short job is shown, and bytes."""
-    jobs: dict[int, Job] = {}
-    for lines in (10, LONG):
-        job = jobs[lines] = await client.submit("lines", {"lines": lines})
-        seen = 0
-        async for _ in job:
-            seen += 1
-            if seen == lines:
-                break
+    jobs = await long_and_short(client)
     found: dict[str, list[dict[str, float]]] = {}
     for number in range(rounds + 1):
         for lines, job in jobs.items():
@@ -239,10 +244,85 @@ async def opening(
                     took = await opened_page(browser, f"{server.url}#/job/{job.id}", lines)
                     if number:  # the first pages of a browser start processes
                         found.setdefault(f"{state}_{lines}", []).append(took)
+    return medians(found)
+
+
+async def long_and_short(client: Client) -> dict[int, Job]:
+    """Two running jobs, by their number of events."""
+    jobs: dict[int, Job] = {}
+    for lines in (10, LONG):
+        given = {"lines": lines}
+        job = jobs[lines] = await client.submit("lines", given, idempotency_key=f"lines-{lines}")
+        seen = 0
+        async for _ in job:
+            seen += 1
+            if seen == lines:
+                break
+    return jobs
+
+
+def medians(found: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
     return {
         name: {what: round(statistics.median(one[what] for one in all_), 2) for what in all_[0]}
         for name, all_ in found.items()
     }
+
+
+async def attaching(runtime: Runtime, client: Client, rounds: int) -> dict[str, Any]:
+    """Seconds until others than pages have the newest event of a long and of a short job."""
+    jobs = await long_and_short(client)
+    found: dict[str, list[dict[str, float]]] = {}
+    async with runtime.serve() as listener:
+        for number in range(rounds + 1):
+            for lines, job in jobs.items():
+                for name, took in (
+                    ("ag_ui", await attached_front_end(runtime, lines)),
+                    ("watch", await attached_watch(listener.url, job.id, lines)),
+                ):
+                    if number:  # the first ones import modules
+                        found.setdefault(f"{name}_{lines}", []).append(took)
+    return medians(found)
+
+
+async def attached_front_end(runtime: Runtime, lines: int) -> dict[str, float]:
+    """Send the request of a run to a fresh server; return what it took."""
+    app = web.Application()
+    body = {"threadId": "t", "runId": "r", "messages": []}
+    key = {"Idempotency-Key": f"lines-{lines}"}
+    newest = f"event {lines - 1}:".encode()
+    async with Client(runtime) as viewer:
+        add_ag_ui_routes(app, viewer, "lines", path="/", input=lambda _: {"lines": lines})
+        async with TestServer(app) as server, aiohttp.ClientSession() as http:
+            began, process = time.monotonic(), time.process_time()
+            received, end = 0, b""
+            async with http.post(server.make_url("/"), json=body, headers=key) as response:
+                async for part in response.content.iter_any():
+                    received += len(part)
+                    if newest in end + part:
+                        break
+                    end = part[-len(newest) :]
+            took, cpu = time.monotonic() - began, time.process_time() - process
+    return {"s": took, "server_cpu_s": cpu, "bytes": received}
+
+
+async def attached_watch(url: str, job_id: str, lines: int) -> dict[str, float]:
+    """Follow a job with the command line; return what it took."""
+    command = ["-m", "arcp_client.cli", "watch", job_id, "--tail", "5", "--url", url]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began, process = time.monotonic(), time.process_time()
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stderr=asyncio.subprocess.PIPE
+    )
+    assert child.stderr is not None
+    async for line in child.stderr:
+        if f"event {lines - 1}:".encode() in line:
+            break
+    took, cpu = time.monotonic() - began, time.process_time() - process
+    child.kill()
+    await child.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"s": took, "cpu_s": own, "server_cpu_s": cpu}
 
 
 async def opened_page(browser: Browser, url: str, lines: int) -> dict[str, float]:

@@ -300,7 +300,7 @@ class FeedRegistry:
         if feed.job.resumed:
             feed.add(Gap(first=0, last=None, reason="not_retained", job_id=feed.job.id))
         try:
-            async with aclosing(batches(feed.job)) as read:
+            async with aclosing(batches(feed.job.events())) as read:
                 async for batch in read:
                     feed.extend(batch)
                     self._changed(feed)

@@ -6,11 +6,14 @@ commands. `view` shows jobs.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 
 __all__ = ["main"]
 
+_YOUNG = 50_000
+"""Objects between two collections of garbage: the start of a command makes many, and no garbage."""
 _EXTRA = ("typer", "rich", "platformdirs")
 _MISSING = """\
 arcp-client: the command line needs the extra "cli"; there is no module {name!r}.
@@ -22,6 +25,7 @@ def main() -> None:
     from arcp_client.cli.streams import replace_closed
 
     replace_closed()
+    gc.set_threshold(_YOUNG)
     for name in _EXTRA:
         if importlib.util.find_spec(name) is None:  # imported on use
             print(_MISSING.format(name=name), file=sys.stderr)

@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ import msgspec
 
 from arcp_client import ArcpError, Client, Job, JobHandle, JobView, LinkState, Live, events
 from arcp_client import _digits as digits
+from arcp_client._feeds.batches import batches
 from arcp_client._log_fields import log_fields
 from arcp_client.cli.actions.answering import Asker, EventAsker
 from arcp_client.cli.actions.exact_outcome import exact_error, exact_result
@@ -37,6 +39,19 @@ from arcp_client.projection import JobProjection
 __all__ = ["Following", "JobEvents", "read_input", "read_lease", "save_result"]
 
 _log = logging.getLogger("arcp_client.cli")
+_PLAIN = frozenset(
+    {
+        events.Log,
+        events.Metric,
+        events.Progress,
+        events.ResultChunk,
+        events.Status,
+        events.Thought,
+        events.ToolCall,
+        events.ToolResult,
+    }
+)
+"""Events that are only shown."""
 _SECOND_THOUGHT = 2.0
 _CANCELLING = 10.0
 
@@ -163,27 +178,37 @@ class Following:
         return await self._again(end.job_id) if end.retryable else None
 
     async def _events(self, job_id: str, tree: JobTree) -> None:
-        async for event in self._stream:
-            if isinstance(event, events.Gap) and loses_events(event) and tree.is_own(event):
-                self._holes.append(event)
-                self._unsure.set()
-            elif isinstance(event, events.Delegate) and event.child_job_id:
-                with contextlib.suppress(asyncio.QueueFull):  # too many children to show
-                    self._children.put_nowait(event.child_job_id)
-            if _log.isEnabledFor(logging.DEBUG):
-                _log.debug(
-                    "event %s of job %s: %s",
-                    event.seq,
-                    event.job_id,
-                    event.kind,
-                    extra=log_fields(session=event.session_id, job=event.job_id, seq=event.seq),
-                )
-            self._take(event)
-            if event.terminal and event.job_id == job_id:
-                self._end = event
-                return
+        async with aclosing(batches(self._stream, self._tail.holds)) as read:
+            async for batch in read:
+                plain = len(batch) > 1 and _PLAIN.issuperset(map(type, batch))
+                if plain and not _log.isEnabledFor(logging.DEBUG):
+                    self._tail.extend(batch)
+                elif any(self._event(event, job_id, tree) for event in batch):
+                    return
         if self._lost is not None:
             raise self._lost
+
+    def _event(self, event: events.Event, job_id: str, tree: JobTree) -> bool:
+        """Take an event; returns whether it is the end of the job."""
+        if isinstance(event, events.Gap) and loses_events(event) and tree.is_own(event):
+            self._holes.append(event)
+            self._unsure.set()
+        elif isinstance(event, events.Delegate) and event.child_job_id:
+            with contextlib.suppress(asyncio.QueueFull):  # too many children to show
+                self._children.put_nowait(event.child_job_id)
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "event %s of job %s: %s",
+                event.seq,
+                event.job_id,
+                event.kind,
+                extra=log_fields(session=event.session_id, job=event.job_id, seq=event.seq),
+            )
+        self._take(event)
+        if not event.terminal or event.job_id != job_id:
+            return False
+        self._end = event
+        return True
 
     def _take(self, event: events.Event, *, ask: bool = True) -> None:
         """Show an event; ask its question, if it has one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Sequence
 
 from arcp_client import events
 from arcp_client.cli.view.report import JobReport
@@ -59,42 +60,58 @@ class Tail:
         if event_id == "":
             self._complete.set()
 
+    def holds(self) -> bool:
+        """Whether events still wait for the end of the history."""
+        return self._count is not None
+
     def event(self, event: events.Event) -> None:
         """Take the next event of the job or of a child."""
+        self.extend([event])
+
+    def extend(self, batch: Sequence[events.Event]) -> None:
+        """Take the next events of the job or of its children."""
         self._arrived = asyncio.get_running_loop().time()
-        if isinstance(event, events.Delegate):
-            self._delegated = True
-        if event.id == self._last and not self._delegated:
-            self._complete.set()
+        for event in batch:
+            if type(event) is events.Delegate:
+                self._delegated = True
+            if event.id == self._last and not self._delegated:
+                self._complete.set()
         if self._count is None:
-            self._report.event(event)
+            for event in batch:
+                self._report.event(event)
             return
-        self._waiting.append(event)
-        self._size += event.size
-        while len(self._waiting) > self._count or self._size > _BYTES:
-            oldest = self._waiting.popleft()
+        waiting = self._waiting
+        waiting.extend(batch)
+        self._size += sum(event.size for event in batch)
+        left_out: list[events.Event] = []
+        while len(waiting) > self._count or self._size > _BYTES:
+            oldest = waiting.popleft()
             self._size -= oldest.size
-            self._leave_out(oldest)
+            if type(oldest) in _DIALOGUE:
+                left_out += self._dialogue(oldest)
+            else:
+                left_out.append(oldest)
+        self._skip(left_out)
 
-    def _leave_out(self, event: events.Event) -> None:
-        """Skip an event; keep a question, because it is shown if it is still open."""
-        if type(event) in _DIALOGUE:
-            if isinstance(event, events.Question) and len(self._asked) < _QUESTIONS:
-                self._asked[event.question_id] = event
-                return
-            self._close(event)
-        self._skip(event)
+    def _dialogue(self, event: events.Event) -> list[events.Event]:
+        """What to skip for an event of a question: a question is kept while it may be open."""
+        if isinstance(event, events.Question) and len(self._asked) < _QUESTIONS:
+            self._asked[event.question_id] = event
+            return []
+        return [*self._closed(event), event]
 
-    def _close(self, event: events.Event) -> None:
-        """Skip the question that an event closes."""
+    def _closed(self, event: events.Event) -> list[events.Event]:
+        """The kept question that an event closes."""
         if isinstance(event, events.Answered | events.Expired | events.Withdrawn):
             asked = self._asked.pop(event.question_id, None)
             if asked is not None:
-                self._skip(asked)
+                return [asked]
+        return []
 
-    def _skip(self, event: events.Event) -> None:
-        self._skipped += 1
-        self._report.skip(event)
+    def _skip(self, left_out: Sequence[events.Event]) -> None:
+        if left_out:
+            self._skipped += len(left_out)
+            self._report.skip(left_out)
 
     async def settle(self) -> None:
         """Wait for the end of the history, and show its newest events and its open questions.
@@ -120,7 +137,7 @@ class Tail:
             return
         self._count = None
         for event in self._waiting:
-            self._close(event)
+            self._skip(self._closed(event))
         if self._skipped:
             self._report.skipped(self._skipped)
         for question in self._asked.values():

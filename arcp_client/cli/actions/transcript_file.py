@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -119,10 +119,11 @@ class RecordingReport:
         self._write(event)
         self._report.event(event)
 
-    def skip(self, event: events.Event) -> None:
-        """Record an event that is not shown."""
-        self._write(event)
-        self._report.skip(event)
+    def skip(self, left_out: Sequence[events.Event]) -> None:
+        """Record events that are not shown."""
+        for event in left_out:
+            self._write(event)
+        self._report.skip(left_out)
 
     def skipped(self, count: int) -> None:
         """Pass on."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -59,22 +60,24 @@ class JsonReport:
 
     def event(self, event: events.Event) -> None:
         """Write one event of the job. Events of children only update the tree."""
-        self.skip(event)
+        self.skip([event])
         assert self._tree is not None
         if self._lines and self._tree.is_own(event):
             fields = digits.fields_of(event)
             document = {"schema": SCHEMA, "type": "event", "event": fields}
             self._write(terminal.as_json(document, cut=True))
 
-    def skip(self, event: events.Event) -> None:
-        """Count an event of the job, without a line."""
-        assert self._tree is not None
-        self._tree.apply(event)
-        if not self._tree.is_own(event):
-            return
-        self._events += 1
-        if isinstance(event, events.Gap):
-            self._gaps.append({"first": event.first, "last": event.last, "reason": event.reason})
+    def skip(self, left_out: Sequence[events.Event]) -> None:
+        """Count events of the job, without lines."""
+        tree = self._tree
+        assert tree is not None
+        tree.apply_all(left_out)
+        for event in left_out:
+            if tree.is_own(event):
+                self._events += 1
+                if isinstance(event, events.Gap):
+                    gap = {"first": event.first, "last": event.last, "reason": event.reason}
+                    self._gaps.append(gap)
 
     def skipped(self, count: int) -> None:
         """Write how many earlier events have no line."""

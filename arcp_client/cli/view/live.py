@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
@@ -86,12 +86,12 @@ class LiveText(Lines):
         else:
             super().event(event)
 
-    def skip(self, event: events.Event) -> None:
-        """Update the view with an event, without a line."""
+    def skip(self, left_out: Sequence[events.Event]) -> None:
+        """Update the view with events, without lines."""
         assert self._view is not None
         self._changed = True
-        self._view.heard(event)
-        super().skip(event)
+        self._view.heard(left_out[-1])
+        super().skip(left_out)
 
     def write(self, line: Text) -> None:
         """Add a line, printed at the next update."""

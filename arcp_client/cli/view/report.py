@@ -6,6 +6,7 @@ data. In JSON formats everything is data, and each document has its schema's nam
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -33,8 +34,8 @@ class JobReport(Protocol):
     def event(self, event: events.Event) -> None:
         """Report an event of the job or of a child. It may be shown a moment later."""
 
-    def skip(self, event: events.Event) -> None:
-        """Apply an event to the state of the job, without showing it."""
+    def skip(self, left_out: Sequence[events.Event]) -> None:
+        """Apply events to the state of the job, without showing them."""
 
     def skipped(self, count: int) -> None:
         """Report that so many earlier events are not shown."""

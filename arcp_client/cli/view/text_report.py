@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
@@ -85,10 +86,10 @@ class Lines:
             how = f"  answer it:  arcp-client answer {event.job_id} {event.question_id} VALUE"
             self.write(Text(harmless(how), style="dim"))
 
-    def skip(self, event: events.Event) -> None:
-        """Apply an event to the state of the job, without a line."""
+    def skip(self, left_out: Sequence[events.Event]) -> None:
+        """Apply events to the state of the job, without lines."""
         assert self._tree is not None
-        self._tree.apply(event)
+        self._tree.apply_all(left_out)
 
     def skipped(self, count: int) -> None:
         """Print how many earlier events are not shown."""

@@ -133,7 +133,7 @@ class RunLog:
     async def read(self) -> None:
         """Read the job until it ends."""
         try:
-            async with aclosing(batches(self.job)) as read:
+            async with aclosing(batches(self.job.events())) as read:
                 async for batch in read:
                     self._extend(batch)
                     if self.over:

@@ -34,8 +34,9 @@ class Said:
         self.shown.append(name(event))
         self.applied.append(name(event))
 
-    def skip(self, event: Any) -> None:
-        self.applied.append(name(event))
+    def skip(self, left_out: Any) -> None:
+        assert left_out
+        self.applied += map(name, left_out)
 
     def skipped(self, count: int) -> None:
         self.left_out = count

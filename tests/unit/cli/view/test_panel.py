@@ -194,3 +194,30 @@ def test_no_line_is_too_wide_and_none_moves_the_cursor(
     for line in lines:
         assert cell_len(line.plain) <= width
         assert isinstance(line, Text)
+
+
+CHILD = st.sampled_from([JOB, JOB, JOB, "job_2", "job_3"])
+SEEN: st.SearchStrategy[Event] = st.one_of(
+    st.builds(events.Log, job_id=CHILD, message=st.text(max_size=5)),
+    st.builds(events.Progress, job_id=CHILD, current=st.integers(0, 9)),
+    st.builds(events.ResultChunk, job_id=CHILD, data=st.text(max_size=5)),
+    st.builds(
+        events.Delegate,
+        job_id=CHILD,
+        child_job_id=st.sampled_from(["job_2", "job_3"]),
+        agent=st.sampled_from(["", "helper"]),
+    ),
+    st.builds(events.Gap, job_id=st.none() | CHILD, first=st.integers(0, 9)),
+)
+
+
+@given(st.lists(st.lists(SEEN, max_size=10), max_size=4))
+def test_events_that_are_applied_together_have_the_effect_of_each_alone(
+    batches: list[list[Event]],
+) -> None:
+    one_by_one = tree(*[event for batch in batches for event in batch])
+    together = tree()
+    for batch in batches:
+        together.apply_all(batch)
+    assert together.tail == one_by_one.tail
+    assert [each.to_dict() for each in together] == [each.to_dict() for each in one_by_one]
