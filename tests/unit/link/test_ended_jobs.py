@@ -102,3 +102,10 @@ def test_the_last_256_are_kept_and_64_mib() -> None:
     assert [*ended_jobs] == ["job_1", "job_2"]
     ended_jobs.keep(job(3), Completed(job_id="job_3"), beside=1)
     assert [*ended_jobs] == ["job_2", "job_3"]
+
+
+def test_a_job_that_is_kept_once_more_is_one_of_the_last() -> None:
+    ended_jobs = EndedJobs(jobs=2)
+    for number in (1, 2, 1, 3):
+        ended_jobs.keep(job(number), Completed(job_id=f"job_{number}", value=1), beside=0)
+    assert list(ended_jobs) == ["job_1", "job_3"]
