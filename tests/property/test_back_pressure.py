@@ -24,6 +24,8 @@ STEPS = {
     for row in rows_of(back_pressure)
     for state in (STATES if row.state == "any" else [row.state])
 }
+# Once the file has room, a check of ASIDE may lead a full reader on at once.
+STEPS |= {("FULL", row.to) for row in rows_of(back_pressure) if row.state == "ASIDE"}
 
 BUFFERS = st.builds(
     lambda soft, more, bytes_, spill: Buffer(
@@ -350,23 +352,21 @@ SCENARIOS: dict[tuple[str, str, str], Scenario] = {
         "READING",
     ): _asked_behind_soft,
     ("READING", "check: soft is reached, and no message is awaited", "HELD"): _behind_soft,
-    ("READING", "check: hard is reached, and a message is awaited", "ASIDE"): _asked_behind_hard,
+    ("READING", "check: memory is full, and a message is awaited", "ASIDE"): _asked_behind_hard,
     ("HELD", "consumers have caught up", "READING"): partial(_caught_up, start=_behind_soft),
-    ("HELD", "a message is awaited", "READING"): partial(_then_asked, start=_behind_soft),
+    ("HELD", "a message is awaited, and the file is empty", "READING"): partial(
+        _then_asked, start=_behind_soft
+    ),
     ("HELD", "a message is awaited, and events wait in the file", "ASIDE"): partial(
         _then_asked, start=_held_with_a_file
     ),
-    ("ASIDE", "check: events wait in the file, or hard is reached", "ASIDE"): _asked_behind_hard,
-    ("ASIDE", "check: the file is empty, and consumers have caught up", "READING"): partial(
+    ("ASIDE", "check: events wait in the file, or memory is full", "ASIDE"): _asked_behind_hard,
+    ("ASIDE", "check: the file is empty, and memory is not full", "READING"): partial(
         _caught_up, start=_asked_behind_hard, more=1
     ),
     ("ASIDE", "check: soft is reached, and no message is awaited", "HELD"): _held_with_a_file,
     ("ASIDE", "the file has no room for a frame", "FULL"): _full,
-    ("FULL", "there is room, and a message is awaited", "ASIDE"): partial(_caught_up, start=_full),
-    ("FULL", "there is room, and no message is awaited", "HELD"): _full_and_asked_no_longer,
-    ("FULL", "the file is empty, and consumers have caught up", "READING"): partial(
-        _caught_up, start=partial(_full, spill=0)
-    ),
+    ("FULL", "the file has room", "ASIDE"): partial(_caught_up, start=_full),
     ("any", "the link has ended", "READING"): _relinked,
 }
 
@@ -380,6 +380,27 @@ def test_each_row_of_the_table_is_a_step_of_the_reader(row: Row) -> None:
         await world.settle()
         state = row.state if row.state != "any" else "READING"
         assert (state, row.to) in reader.steps
+        assert set(reader.steps) <= STEPS
+
+    World().run(scene)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "to"),
+    [
+        (_full_and_asked_no_longer, "HELD"),
+        (partial(_caught_up, start=partial(_full, spill=0)), "READING"),
+    ],
+)
+def test_a_full_reader_is_led_on_at_once_where_a_check_of_aside_applies(
+    scenario: Scenario, to: str
+) -> None:
+    """D6."""
+
+    async def scene(world: World) -> None:
+        reader = await scenario(world)
+        await world.settle()
+        assert ("FULL", to) in reader.steps
         assert set(reader.steps) <= STEPS
 
     World().run(scene)
