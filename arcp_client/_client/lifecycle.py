@@ -213,7 +213,7 @@ class Lifecycle:
             await _stopped(running, deadline)
             await engine.close_store(forget=False, deadline=deadline)
             return
-        if drain:
+        if drain and self._consumers.backlog:
             try:
                 async with deadline.timeout(deadline.left - min(GRACE, deadline.left / _FOR_REST)):
                     await self._drained()
