@@ -4,8 +4,8 @@ When ``Buffer.soft`` events or ``Buffer.bytes`` are outstanding (*soft is reache
 pauses, and TCP slows the runtime down. The reader does not pause while a *message is awaited*: the
 answer to a request, or an event that a running handler waits for. In that case it writes events to
 a file when memory is full (`arcp_client._link.ingress`). Memory is full when ``Buffer.hard`` events
-or ``Buffer.bytes`` are outstanding; while a handler waits for an event, only ``Buffer.bytes``
-counts.
+or the same ``Buffer.bytes`` are outstanding; while a handler waits for an event, only
+``Buffer.bytes`` counts.
 
 The states of the reader: READING (`Reading.ON`, or `Reading.BY_TURNS`: it lets consumers run
 between reads), HELD (it is paused), ASIDE (it writes events to the file) and FULL (it is paused

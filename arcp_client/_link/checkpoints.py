@@ -10,7 +10,7 @@ where *n* is the parameter ``every``. So a slow consumer does not delay a fast o
 wait here. The slowest consumer sets the watermark. After a crash, all lanes get the events above
 the saved watermark again. Of these events:
 
-- At most *n* are repeats for all consumers.
+- At most *n* were processed by every consumer. A fast consumer can get more repeats.
 - At most *n* are marked as redelivered although no handler has seen them.
 
 The stream of events has one of four states. In FLOW, an event is published when it arrives. In
@@ -36,8 +36,8 @@ TOKEN   saved, and a waiting event is not reserved        WAIT
 any     stopped                                           STOPPED
 ======  ================================================  =======
 
-There is one exception to TOKEN: if a welcome begins another session, all waiting events are
-published first, because the runtime does not send the events of the earlier session again.
+The exception: if a welcome begins another session, all waiting events are published first, reserved
+or not, because the runtime does not send the events of the earlier session again.
 
 See rule S10 in docs/explanation/rules.md.
 """
@@ -83,8 +83,9 @@ class Checkpointer:
         publish: publishes reserved events.
         held_back: called when events have to wait to be reserved, perhaps until handlers have
             processed earlier events.
-        reorder_block_end: returns the last number of the block that a given number is in. Some
-            runtimes send the events of a block in mixed order, so it is reserved as a whole.
+        reorder_block_end: some runtimes send the events of a range of numbers, a block, in mixed
+            order, so a block is reserved as a whole. Returns the last number of the block of a
+            given number.
         idle: whether all consumers have processed all published events.
         urgent: whether a running handler waits for a later event. If so, events are reserved
             independently of the progress of handlers.

@@ -40,8 +40,8 @@ class Ingress:
         back_pressure: decides when events wait in the file.
         spill: limit of the file in bytes.
         keep: limit in bytes of the events in memory (`Buffer.bytes`). When the link ends, the
-            session still gets the frames of the file if they and the unprocessed events take at
-            most twice this; else the resume requests them again.
+            session still gets the frames of the file if these and the unprocessed events take at
+            most ``2 * keep``. Otherwise the resume requests the frames again.
 
     Attributes:
         aside: whether the reader passes frames to `set_aside` and not to the driver.

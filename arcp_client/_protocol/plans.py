@@ -8,13 +8,13 @@ with a `Recover` object.
 The usual plan is a ladder of three requests: subscribe, list and resubmit. It begins with the first
 one that the runtime supports, or with ``list`` if `Recover.list_first` is set::
 
-    subscribe ──▶ running ──▶ watch; the plan ends here if events come by themselves
+    subscribe ──▶ running ──▶ watch, or end the plan if events come by themselves
         │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history;
         ▼ refused             given up if no terminal message follows
       list ─────▶ as above
-        │  └────▶ not listed ──▶ with `list_first`: subscribe with history, else given up
+        │  └────▶ not listed ──▶ `list_first`: subscribe with history; otherwise: given up
         ▼ refused, timed out or not supported
-      resubmit under the same key; without it: give up after a refusal, else watch
+      resubmit under the same key; without a key: given up if refused, otherwise watch
 
 To *watch* means to wait for events, and to poll the job while it is silent. To *resubmit* is to
 send the submit again: a runtime that knows the key answers with the job, or with the stored

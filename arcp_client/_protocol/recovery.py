@@ -39,7 +39,7 @@ class Recovery:
     """Starts the recovery plans of one session.
 
     Args:
-        view: the session's jobs, negotiated features and queue of outgoing actions.
+        view: the session's jobs, negotiated features and output.
         runner: runs the plans.
     """
 

@@ -33,9 +33,9 @@ class AcpSession(Listening):
     ``load`` have one order, that of their arrival. The handlers of updates run one after another in
     that order. The handler of a request (a permission, a file, a terminal) starts once the handlers
     of all earlier updates have ended, and then runs concurrently with later handlers. A call
-    returns once the handlers of all updates before its answer have ended. There is one exception:
-    the handler of an update may call any method, even `prompt`. Such a call returns as soon as its
-    answer arrives, and the updates before the answer are handled when that handler has ended.
+    returns once the handlers of all updates before its answer have ended. There is one exception: a
+    call by the handler of an update (any method, even `prompt`) returns as soon as its answer
+    arrives. The updates before the answer are handled when that handler has ended.
 
     Updates may also arrive while no prompt runs. They belong to the session, not to a prompt.
     """
