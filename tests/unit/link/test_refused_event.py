@@ -173,7 +173,7 @@ async def proxied(target: str, *, code: int | None, largest: int) -> AsyncIterat
             await runner.cleanup()
 
 
-@pytest.mark.parametrize("code", [1009, 1003, 1007])
+@pytest.mark.parametrize("code", [1009, 1002, 1003, 1007])
 async def test_s18_a_frame_that_a_proxy_refuses_is_stepped_over(code: int) -> None:
     runtime = big_runtime()
     async with (
