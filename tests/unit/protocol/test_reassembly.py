@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import reassembly
-from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Placement, Ranges, Reassembly
+from arcp_client._protocol.reassembly import (
+    AGREEING,
+    SETTLE,
+    LostNumbers,
+    Placement,
+    Ranges,
+    Reassembly,
+)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +99,22 @@ def test_a_hole_behind_a_replay_is_requested_at_once() -> None:
     assert list(order.release()) == []
     assert order.offer(3, 3, 1.0) is Placement.HELD
     assert order.should_resume(1.0)
+
+
+def test_of_held_items_the_newest_give_way_to_older_ones() -> None:
+    order: Reassembly[int] = Reassembly(limit=3)
+    for seq in (5, 6, 7):
+        assert order.offer(seq, seq, 0.0) is Placement.HELD
+    assert order.offer(8, 8, 0.0) is Placement.FORGOTTEN
+    assert order.offer(3, 3, 0.0) is Placement.HELD
+    assert order.holding == 3
+    assert list(order.abandon()) == [LostNumbers(1, 2), 3, LostNumbers(4, 4), 5, 6]
+
+
+def test_numbers_far_away_are_believed_once_they_follow_each_other() -> None:
+    order: Reassembly[int] = Reassembly(limit=3, reach=100)
+    for _ in range(2 * AGREEING):
+        assert order.offer(1000, 1000, 0.0) is Placement.BEYOND
+    for n in range(1, AGREEING - 1):
+        assert order.offer(1000 + n, 0, 0.0) is Placement.BEYOND
+    assert order.offer(1000 + AGREEING - 1, 0, 0.0) is Placement.HELD
