@@ -118,3 +118,11 @@ def test_numbers_far_away_are_believed_once_they_follow_each_other() -> None:
     for n in range(1, AGREEING - 1):
         assert order.offer(1000 + n, 0, 0.0) is Placement.BEYOND
     assert order.offer(1000 + AGREEING - 1, 0, 0.0) is Placement.HELD
+
+
+def test_the_reach_counts_from_the_highest_number_that_is_held() -> None:
+    order: Reassembly[int] = Reassembly(reach=100)
+    assert order.offer(101, 101, 0.0) is Placement.BEYOND
+    assert order.offer(100, 100, 0.0) is Placement.HELD
+    assert order.offer(201, 201, 0.0) is Placement.BEYOND
+    assert order.offer(200, 200, 0.0) is Placement.HELD
