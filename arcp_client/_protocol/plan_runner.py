@@ -439,5 +439,7 @@ def _no_outcome(job_id: str, status: str, why: str) -> ArcpError:
         return ResultUnavailable(text, job_id=job_id)
     if status:
         text = f"the runtime tells no more than its status ({why})"
-        return job_error(_CODES.get(status, ""), text, status=status, job_id=job_id)
+        code = _CODES.get(status, "")
+        retryable = code == names.INTERNAL_ERROR  # always, by §12
+        return job_error(code, text, status=status, retryable=retryable, job_id=job_id)
     return JobLost(f"job {job_id}: the runtime no longer knows it ({why})", job_id=job_id)

@@ -102,7 +102,10 @@ def test_s4_a_job_that_failed_and_sends_no_end_has_failed(
     listed(table, **{JOB: status})
     table.confirm(JOB, status)
     wait_in_vain(table)
-    assert isinstance(gone(table)[0].error, error)
+    told = gone(table)[0].error
+    assert isinstance(told, error)
+    assert isinstance(told, JobFailed)
+    assert told.retryable is (told.code == names.INTERNAL_ERROR)  # always retryable, by §12
     assert gone(table)[0].status == status
 
 
