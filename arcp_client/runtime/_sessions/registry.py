@@ -63,6 +63,7 @@ class SessionRegistry:
         self._sessions: dict[str, ServerSession] = {}
         self._of: dict[str, dict[str, ServerSession]] = {}
         self._sent_before = 0
+        self._closed = False
         self.resumes = 0
 
     def __len__(self) -> int:
@@ -214,7 +215,7 @@ class SessionRegistry:
 
     def left(self, session: ServerSession) -> None:
         """Start the resume window of a session that lost its connection."""
-        if session.expired or session.lost:
+        if self._closed or session.expired or session.lost:
             return
         if session.expiry is not None:
             session.expiry.cancel()
@@ -253,7 +254,8 @@ class SessionRegistry:
         self._on_gone(session)
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Stop the timers; no resume window starts any more."""
+        self._closed = True
         for session in self._sessions.values():
             if session.expiry is not None:
                 session.expiry.cancel()

@@ -54,3 +54,17 @@ def test_each_loss_of_the_link_begins_a_window_of_its_own() -> None:
         assert late.session_id == ""
 
     virtual(scenario)
+
+
+def test_a_session_that_is_left_after_the_runtime_has_closed_starts_no_timer() -> None:
+    """So does a session that was taken over when the runtime closed."""
+
+    async def scenario(runtime: Any) -> None:
+        peer = await opened(runtime)
+        sessions = runtime._core.sessions
+        session = sessions.get(peer.session_id)
+        await runtime.close()
+        sessions.left(session)
+        assert session.expiry is None
+
+    virtual(scenario)
