@@ -60,6 +60,9 @@ async def test_a_page_that_does_not_read_delays_no_other_page_and_learns_what_it
         slow.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         tab = served.tab(job.id)
         await tab.follow(lambda timeline: len(timeline.numbers) >= 1)
+        slow.settimeout(SOON)
+        begun = socket.MSG_PEEK | socket.MSG_WAITALL
+        await asyncio.to_thread(slow.recv, 32_768, begun)  # its stream, before the second half
         gates["half"].set()
         quick = await tab.follow()
         assert quick.end == "success"
@@ -75,7 +78,6 @@ async def test_a_page_that_does_not_read_delays_no_other_page_and_learns_what_it
 def _drained(slow: socket.socket) -> Timeline:
     """Everything that a page reads late, and what it makes of it."""
     timeline, parser, data = Timeline(), Parser(), b""
-    slow.settimeout(SOON)
     with slow:
         while timeline.end is None:
             piece = slow.recv(65536)
