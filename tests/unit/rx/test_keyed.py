@@ -102,7 +102,7 @@ async def test_without_lanes_every_key_with_work_runs(clock: VirtualClock) -> No
 async def test_many_blocked_keys_are_started_in_few_turns_of_the_loop() -> None:
     probe = Probe()
     channel: EventChannel[int] = EventChannel(cap=1000)
-    channel.observable().pipe(concat_map_async_by(lambda n: n, probe)).subscribe()
+    channel.observable().pipe(concat_map_async_by(lambda n: n, probe, slice_seconds=60)).subscribe()
     for number in range(1000):
         channel.push_nowait(number)
     turns = 0
@@ -456,7 +456,11 @@ async def test_while_no_handler_ends_twice_as_many_are_started_each_time(
             await asyncio.Event().wait()
 
     channel: EventChannel[int] = EventChannel()
-    subscription = channel.observable().pipe(concat_map_async_by(lambda n: n, handle)).subscribe()
+    subscription = (
+        channel.observable()
+        .pipe(concat_map_async_by(lambda n: n, handle, slice_seconds=60))
+        .subscribe()
+    )
     for number in range(-ended_before, 40):
         await channel.push(number)
     counts = [len(started)]
