@@ -12,12 +12,12 @@ class QuestionNews:
 
     def __init__(self) -> None:
         self.count = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}  # an empty set is three times as large
 
     def report(self) -> None:
         """Note that the open questions may have changed, or that the client has ended."""
         self.count += 1
-        waiters, self._waiters = self._waiters, set()
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -27,8 +27,8 @@ class QuestionNews:
         if self.count > count:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)

@@ -56,7 +56,7 @@ class TransactionHandlers:
         self._store = store
         self._checkpoint = target, key
         self._timeout = timeout
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}  # an empty set is three times as large
         self._pools: dict[int, tuple[Any, HandlerTransactions]] = {}
 
     def check_argument(self, tx: Any) -> None:
@@ -88,7 +88,7 @@ class TransactionHandlers:
                 " handled is recorded under its name, so give each another name"
             )
         transactions = self._of(tx)
-        self._names.add(name)
+        self._names[name] = None
 
         @functools.wraps(handler)
         async def in_transaction(given: Any) -> None:
@@ -113,7 +113,7 @@ class TransactionHandlers:
 
     def release(self, name: str) -> None:
         """Forget a handler whose registration has ended."""
-        self._names.discard(name)
+        self._names.pop(name, None)
 
     async def check(self) -> None:
         """Check that all pools lead to the database of the store.

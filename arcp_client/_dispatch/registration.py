@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, cast
 
 from arcp_client._dispatch.event_filter import EventFilter
@@ -121,11 +121,13 @@ class HandlerRegistration(Registration):
         self.failure: ArcpError | None = None
         self._lane: SessionLane | None = None
         self._batches: BatchLane | None = None
+        self._by_job: JobLanes | None = None
         if batch is not None:
             self._lane = self._batches = BatchLane(self, gate, batch)
         elif order is Order.SESSION:
             self._lane = SessionLane(self, gate)
-        self._by_job = JobLanes(self, gate)
+        else:
+            self._by_job = JobLanes(self, gate)
 
     # -- for users
 
@@ -140,9 +142,7 @@ class HandlerRegistration(Registration):
         self._disposed = True
         self._ended(self)
         self._halt()
-        if self._lane is not None:
-            self._lane.abandon()
-        self._by_job.abandon()
+        self._lanes.abandon()
         self._gate.progress()
 
     def freeze(self, failure: ArcpError | None = None) -> None:
@@ -174,7 +174,7 @@ class HandlerRegistration(Registration):
         if self._lane is not None:
             self._lane.add(wanted, now)
             self._sink.feed(wanted)
-        else:
+        elif self._by_job is not None:
             self._by_job.add(wanted, now, cast("LaneSink[Event, Any]", self._sink))
 
     def takes(self, gap: Gap) -> bool:
@@ -189,31 +189,41 @@ class HandlerRegistration(Registration):
 
     @property
     def outstanding(self) -> int:
-        lanes = self._by_job if self._lane is None else self._lane
+        lanes = self._lanes
         return lanes.accepted - lanes.done
+
+    @property
+    def _lanes(self) -> SessionLane | JobLanes:
+        lanes = self._by_job if self._lane is None else self._lane
+        assert lanes is not None
+        return lanes
 
     @property
     def lanes(self) -> Iterator[Lane]:
         """The lanes with outstanding events; under `Order.SESSION`, the only lane."""
         if self._lane is not None:
             return iter((self._lane,))
-        return iter(self._by_job)
+        return iter(self._by_job or ())
+
+    @property
+    def _held(self) -> Sequence[tuple[Event, float]]:
+        return () if self._by_job is None else self._by_job.held
 
     def waiting(self) -> Iterator[Event]:
         for lane in self.lanes:
             yield from lane.waiting()
-        for event, _ in self._by_job.held:
+        for event, _ in self._held:
             yield event
 
     def oldest(self, session_id: str) -> int | None:
         heads = [_first(lane.waiting(), session_id) for lane in self.lanes]
-        heads.append(_first((event for event, _ in self._by_job.held), session_id))
+        heads.append(_first((event for event, _ in self._held), session_id))
         return min((number for number in heads if number is not None), default=None)
 
     def since(self) -> float | None:
         moments = [lane.since() for lane in self.lanes]
-        if self._by_job.held:
-            moments.append(self._by_job.held[0][1])
+        if self._held:
+            moments.append(self._held[0][1])
         return min((moment for moment in moments if moment is not None), default=None)
 
     # -- for results
