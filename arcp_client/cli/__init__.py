@@ -13,7 +13,11 @@ import sys
 __all__ = ["main"]
 
 _YOUNG = 50_000
-"""Objects between two collections of garbage: the start of a command makes many, and no garbage."""
+"""New objects until the next collection of garbage, for as long as the command runs.
+
+A command makes tens of thousands at its start, none of them garbage; with the default of 700, they
+are looked at again and again.
+"""
 _EXTRA = ("typer", "rich", "platformdirs")
 _MISSING = """\
 arcp-client: the command line needs the extra "cli"; there is no module {name!r}.

@@ -1,7 +1,8 @@
 """The seam between the rules of streamable HTTP and a version of HTTP: requests and responses.
 
-`HttpRequests` and `AgentStream` are above, `http1` and `http2` below. Nothing above knows a library
-of HTTP; nothing below knows ACP.
+`HttpRequests` and `AgentStream` are above, `http1` and `http2` below. Nothing below knows ACP. Of
+the libraries of HTTP, what is above knows only the errors of aiohttp: both versions raise them if a
+connection cannot be opened.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class HttpResponse(Protocol):
         """Whether the end of the body differs from a lost connection."""
 
     async def read(self) -> bytes:
-        """Return the next bytes of the body; nothing at its end. What is not read holds the server.
+        """Return the next bytes of the body; nothing at its end. A slow reader stops the server.
 
         Raises:
             FAILURES: the connection or the response broke.

@@ -318,7 +318,7 @@ class Http2Response:
         """Take the head.
 
         Raises:
-            ValueError: the status is none.
+            ValueError: the status does not have three digits.
         """
         found: dict[str, str] = {}
         for raw_name, raw_value in headers:

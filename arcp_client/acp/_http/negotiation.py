@@ -53,7 +53,7 @@ class NegotiatedClient:
         secure = self._address.target.startswith("https://")
         wanted = self._http2
         if wanted or (wanted is None and secure and http2_is_installed()):
-            # needs h2
+            # Imported on use: the module needs the extra.
             module = importlib.import_module("arcp_client.acp._http.http2")
             client = module.Http2Client(
                 self._address, connect_timeout=self._connect_timeout, only=wanted is True

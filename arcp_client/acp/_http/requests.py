@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 
 from arcp_client._scrubbing import Scrubber
-from arcp_client.acp._http.exchange import HttpClient, HttpFailed, HttpResponse
+from arcp_client.acp._http.exchange import FAILURES, HttpClient, HttpFailed, HttpResponse
 from arcp_client.errors import ConnectFailed
 from arcp_client.transports._connect import (
     NOT_HTTP,
@@ -135,7 +135,7 @@ class HttpRequests:
 
     async def _status(self, response: HttpResponse) -> StatusError:
         body = b""
-        with contextlib.suppress(aiohttp.ClientError, OSError):  # the status is known
+        with contextlib.suppress(*FAILURES):  # the status is known
             async with asyncio.timeout(1.0):
                 body, _ = await _body(response, _SAID)
         text = body.decode(errors="replace") if _kind(response) != "text/html" else ""

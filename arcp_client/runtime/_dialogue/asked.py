@@ -26,9 +26,9 @@ _OPTIONS = 256
 _SCALARS = (str, bool, int)
 """Types whose values are the same in JSON."""
 _KEPT = 64
-"""Most forms that are kept for later questions."""
+"""Maximum number of forms that are kept for later questions."""
 _KEPT_CHARACTERS = 1024
-"""Most characters in the options of a form that is kept."""
+"""Maximum number of characters in the options of a form that is kept."""
 
 
 class Converter:
