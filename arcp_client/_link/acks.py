@@ -16,11 +16,11 @@ from arcp_client._link.driver import Driver
 __all__ = ["Acknowledger"]
 
 EVERY = 0.75
-"""Seconds from an event to the acknowledgement."""
+"""Seconds from an event to its acknowledgement."""
 SOON = 0.25
-"""Seconds from then on when many events were published."""
+"""Seconds to the acknowledgement from the first event after `MANY` others."""
 MANY = 16
-"""The number of these events."""
+"""Events without an acknowledgement, after which the next one is acknowledged `SOON`."""
 
 
 class Acknowledger:

@@ -85,7 +85,9 @@ async def _through(
     """Open a tunnel with CONNECT, also for HTTP/2 without TLS, which proxies do not forward."""
     if proxy.scheme not in _PORTS:
         raise ValueError("a proxy of another scheme")
-    own = _context(trust, ("http/1.1",)) if proxy.scheme == "https" else None
+    # A fingerprint is the server's, so the proxy, which may get a password, is verified otherwise.
+    verified = True if isinstance(trust, aiohttp.Fingerprint) else trust
+    own = _context(verified, ("http/1.1",)) if proxy.scheme == "https" else None
     try:
         reader, writer = await _open(*_place(proxy), own)
     except OSError as error:

@@ -257,6 +257,19 @@ async def test_a_proxy_may_have_a_certificate_of_its_own(tmp_path: Path) -> None
         assert len(heads) == len(agent.peers) == 1
 
 
+async def test_the_fingerprint_of_the_server_does_not_verify_the_proxy(tmp_path: Path) -> None:
+    (tmp_path / "proxy").mkdir()
+    tls = server_context(tmp_path / "proxy")
+    async with secure(tmp_path, "h2") as agent, proxy(tls=tls) as (port, heads):
+        certificate = ssl.PEM_cert_to_DER_cert((tmp_path / "cert.pem").read_text())
+        known = aiohttp.Fingerprint(hashlib.sha256(certificate).digest())
+        through = f"https://us:{SECRET}@localhost:{port}"
+        error = await failure(agent.url, proxy=through, ssl=known)
+        assert "proxy" in str(error)
+        assert SECRET not in str(error)
+        assert heads == []
+
+
 @pytest.mark.parametrize("tls", [True, False])
 async def test_a_proxy_makes_a_tunnel(tls: bool, tmp_path: Path, prior_knowledge: None) -> None:
     async with secure(tmp_path, "h2") if tls else serving() as agent, proxy() as (port, heads):
