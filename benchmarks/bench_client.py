@@ -79,10 +79,10 @@ def sentence(result: dict[str, Any]) -> str:
     times = {base: mine["ratios"][base]["cpu"]["median"] for base in BASES}
     return (
         "For one event in an `async` handler, arcp-client needs"
-        f" {1 / times['reference']:.2f} times the CPU time of the reference\nclient's iterator."
-        f" It needs {1 / times['json']:.2f} times that of a handwritten aiohttp loop with"
-        f" `json.loads`, and\n{1 / times['typed']:.2f} times that of a loop that decodes with"
-        " msgspec and awaits a handler. These two loops do not\nresume, acknowledge or queue"
+        f" {1 / times['reference']:.2f} times the CPU time of the reference\nclient's iterator,"
+        f" {1 / times['json']:.2f} times the time of a handwritten aiohttp loop with"
+        f" `json.loads`, and\n{1 / times['typed']:.2f} times the time of a loop that decodes with"
+        " msgspec and awaits a handler. The two loops do not\nresume, acknowledge or queue"
         " events for several handlers. The numbers are medians of"
         f" {result['rounds']} rounds;\nin each round, every client reads the same"
         f" {result['events']:,} events."

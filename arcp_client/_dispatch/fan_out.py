@@ -55,12 +55,13 @@ class FanOut:
     """Publishes batches of events to the consumers, in arrival order.
 
     Args:
-        activity: called when `published` reaches `active_at`. It sets `active_at`.
+        activity: called after a batch if `published` has reached `active_at`. It must set
+            `active_at` for its next call.
 
     Attributes:
         published: number of events published.
-        active_at: the number of published events at which ``activity`` is called; with 0, at the
-            next batch.
+        active_at: the value of `published` at which ``activity`` is called; with 0, it is called
+            after the next batch.
     """
 
     def __init__(self, activity: Callable[[], None]) -> None:

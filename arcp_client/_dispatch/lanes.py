@@ -125,8 +125,9 @@ class SessionLane(Lane):
     """The lane of a registration under `Order.SESSION`, and the `Inbox` of its operator.
 
     The lane is also the `Delivery` that the operator releases when a handler has ended, so no
-    object is created for each event. The position `done` in the batches gives the current event;
-    the batches are shared by all consumers.
+    object is created for each event. The lane never changes a batch of events, because other
+    consumers may have the same list. Instead it counts: the current event is the one after the
+    first `done` events that the lane has accepted.
     """
 
     __slots__ = ("_batches", "_idle", "_sink", "accepted", "queue")

@@ -1,8 +1,8 @@
-"""Carries out the actions of a session: sends frames, sets timers, publishes events.
+"""Carries out the actions of a session: sends frames, publishes events, sets a timer.
 
-The session engine, `_client.engine`, owns the session and its driver. The driver holds the
-session's timer and a reference to its current link. It awaits nothing: a frame passes from the link
-through the session to the fan-out in one synchronous step.
+The session engine, `_client.engine`, owns the session and its driver. The driver holds one timer,
+for everything that is due later, and a reference to the session's current link. It awaits nothing:
+a frame passes from the link through the session to the fan-out in one synchronous step.
 """
 
 from __future__ import annotations
@@ -190,9 +190,10 @@ class Driver:
     # -- time
 
     def plan(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call a function once, after some seconds, in place of a call that is planned for later.
+        """Call a function once, after some seconds.
 
-        Does nothing if a call is planned for an earlier time.
+        Only one call is planned at a time, the earlier one: this replaces a call that is planned
+        for later, and does nothing if a call is planned for an earlier time.
         """
         due = self.now + seconds
         if self._planned is None or due < self._planned[0]:

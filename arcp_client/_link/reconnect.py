@@ -82,7 +82,10 @@ def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
 
 
 class RetryDelays:
-    """Computes the delays between attempts; starts again after a link that has delivered something.
+    """Computes the delays between attempts.
+
+    After a link that was live for ``reset_after`` seconds or brought new events, the delays begin
+    with the first one again.
 
     Args:
         policy: tenacity's wait and stop objects, and ``reset_after``.

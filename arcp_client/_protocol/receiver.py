@@ -1,9 +1,10 @@
 """Turns frames into events and gaps (rules S1–S4 in docs/explanation/rules.md).
 
-The receiver lets `reassembly`, the layer below, put the frames in order. It drops events that a
-history repeats (see `dedup`), a second terminal message of a job, and events that the checkpoint
-covers. It delivers a `Gap` for a frame that cannot be read, and for numbers that `reassembly` has
-given up.
+The receiver lets `reassembly`, the layer below, put the frames in order. It drops events that the
+*history* of a job repeats, which is the past events that the runtime sends for a subscription (see
+`dedup`). It also drops a second terminal message of a job, and events that the checkpoint covers.
+It delivers a `Gap` for a frame that cannot be read, and for missing numbers that `reassembly` no
+longer waits for.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ class Receiver:
         negotiated: the agreed terms.
         out: gets events, gaps, and reports of faulty frames.
         jobs: the jobs of the session.
-        peer: the runtime.
-        limit: how many items may wait behind a hole.
+        peer: the adapter for the dialect of the runtime.
+        limit: how many frames may wait while an earlier one is missing.
         checkpoint: states which events an earlier process has processed.
 
     Attributes:
-        peer: the runtime.
+        peer: the adapter for the dialect of the runtime.
         reserved: events up to this number may have reached a handler before a restart of the
             process.
-        limit: how many items may wait behind a hole.
+        limit: how many frames may wait while an earlier one is missing.
         gaps: the number of delivered gaps.
         dedup: recognises repeated events.
-        holds: decides whether a terminal message is held back: `Recovery.holds`.
-        seen: called for each frame of a job that has a recovery plan.
+        holds: decides whether a terminal message is held back: `PlanRunner.holds`.
+        seen: called for each frame of a job that has a recovery plan: `PlanRunner.seen`.
         ended: called for each job whose terminal message was delivered.
     """
 
@@ -228,7 +229,7 @@ class Receiver:
 
         Returns:
             Their events, and the first other frame, if there is one. An event that must not be
-            delivered ends the run, too; it needs no more than its place in the order.
+            delivered also ends the run. It is counted as received, and needs nothing else.
         """
         run, other = EventRun(), None
         reassembly, table, reserved = self._reassembly, self._table, self.reserved
@@ -412,7 +413,7 @@ class Receiver:
             last: the last one, if it is known.
             reason: the reason.
             job_id: the job of the events; any job by default.
-            doubt: have the jobs checked whose terminal message may be among the events (rule S4).
+            doubt: a terminal message may be among the events: check the jobs (rule S4).
             after: the last received number, for a gap without ``seq``, which is not part of the
                 sequence.
         """

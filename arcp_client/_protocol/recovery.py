@@ -1,11 +1,11 @@
 """Starts the plans that get the outcomes of jobs after a lost link, a gap or a new session.
 
-The `Session`, the client's side of the session, reports what happens. The `Peer`, which adapts the
-session to one kind of runtime, decides which jobs need a plan. `plans` defines the plans, and
-`plan_runner` runs them. A lost link interrupts a plan; on the next link, the plan starts again from
-its first step. A job whose outcome no plan can get ends with `JobLost`. If the runtime refuses the
-client for good, no plan runs: the client closes, and everything that waits for a job raises the
-error of the refusal.
+`Session` calls a method of `Recovery` in each of these cases. The `Peer`, which adapts the session
+to one kind of runtime, decides which jobs need a plan. `plans` defines the plans, and `plan_runner`
+runs them. A lost link interrupts a plan; on the next link, the plan starts again from its first
+step. A job whose outcome no plan can get ends with an error such as `JobLost` or
+`ResultUnavailable`. If the runtime refuses the client for good, no plan runs: the client closes,
+and everything that waits for a job raises the error of the refusal.
 """
 
 from __future__ import annotations

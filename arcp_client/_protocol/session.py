@@ -6,10 +6,12 @@ monotonic clock. `states` has the table of the states.
 
 The path of a frame::
 
-    frame ─▶ decode ─▶ peer ─▶ receiver ─▶ reassembly ─▶ events and gaps ─┐
-                        │         ▲ ended, lost, silent                   ├─▶ actions
-                        │         └── recovery ─▶ plan runner ─▶ requests ┤
-                        └─▶ exchange ─▶ correlation ─▶ pending requests ──┘
+    frame ─▶ decode ─▶ peer ─┬─▶ receiver ◀─▶ reassembly
+                             │      ├─▶ events and gaps ─────────────────────┐
+                             │      └─▶ recovery ─▶ plan runner ─▶ requests ─┼─▶ actions
+                             └─▶ exchange ─▶ correlation ─▶ pending requests ┘
+
+Recovery starts when events are missing. It also starts after a lost link and in a new session.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Session:
         info: the name and version of the client.
         features: the features that this client offers. Those that both sides offer are used (§6.2).
         checkpoint: the stored state of a session to resume.
-        limit: how many events may wait behind a hole.
+        limit: how many frames may wait while an earlier one is missing.
         recognise: finds the `Peer` class of the runtime from its welcome.
         peer: the `Peer` class; ``None`` to find it with ``recognise``.
         silence: seconds without events after a lost link, until a job is reported as silent.

@@ -1,9 +1,9 @@
 """Calls handlers, with their time limit, error policy and cancellation.
 
 A *drain task* takes items from a queue, calls the handler for each item, and awaits the result;
-``serial`` and ``keyed`` start these tasks. The same task calls and awaits the handler. So a time
-limit or cancel scope that the handler opens acts on the drain task, and never on the producer of
-the items.
+`serial` and `lanes` start these tasks. The same task calls and awaits the handler. So a time limit
+or cancel scope that the handler opens acts on the drain task, and never on the producer of the
+items. With `Options.isolate`, an async handler has a task of its own, which the drain task awaits.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def name_of(handler: object) -> str:
 class Options(msgspec.Struct, Generic[T, R], frozen=True):
     """How handlers run. Validated when the operator is made, not at subscription.
 
-    ``pick`` returns the function to call in place of the handler until the drain task next yields
-    to the event loop: the handler itself, or a wrapper of the same kind that measures calls.
+    ``pick`` is for telemetry. It returns the function that the drain task calls: the handler, or a
+    wrapper that measures the calls and is async if the handler is. The drain task calls ``pick``
+    when it starts, and after each pause between items.
     """
 
     handler: Callable[[T], Awaitable[R] | R]

@@ -13,15 +13,17 @@
 Each session has one inbox: handlers run one after another, in the order of the updates. In the
 picture, the *lane* is the queue in which the updates and requests of one session wait.
 `AcpSession.prompt` returns when the handlers of all updates before its answer have ended. `host`
-makes an agent of an `arcp_client.runtime` from an ACP agent, so that clients can watch its jobs and
+turns an ACP agent into an agent of an `arcp_client.runtime`, so that clients can watch its jobs and
 resume after a lost connection. `serve` is the other direction: it serves an agent of a runtime to
-an editor, over ACP, and the sessions of the editor are jobs of the runtime.
+an editor, over ACP. Each session of the editor is then one job of the runtime, or one job for each
+prompt.
 
 ::
 
-    agent process ─▶ _connection.reader ─▶ lane ─▶ _session.inbox ─▶ handlers, iterators
-          ▲               │        └─▶ agent_requests ─▶ services ─┐
-          └── _connection.send_queue ◀──────────────────────────────┘
+    agent process ─▶ _connection.reader ─▶ lane ─┬─▶ _session.inbox ─▶ handlers, iterators
+          ▲                   │                  └─▶ agent_requests ─▶ services
+          │                   │ refusals                   │ answers
+          └── _connection.send_queue ◀─────────────────────┘
 """
 
 from __future__ import annotations

@@ -62,11 +62,12 @@ class AcpClient(Listening):
         async with AcpClient(["opencode", "acp"], on_permission=ask, fs=LocalFiles(".")) as agent:
             session = await agent.new_session()
 
-    Malformed output of an agent cannot end or block the connection. Text that is not strict JSON is
-    read with replacements. A malformed line is reported to `on_strange` and skipped. If its id can
-    be read, a malformed request is answered with an error, and for a malformed answer the call
-    raises RemoteProtocolError. If the agent exits, every pending call raises LinkLost at once, with
-    the exit code and the end of the agent's standard error.
+    Malformed output of an agent cannot end or block the connection. A line that is not strict JSON
+    is repaired if possible: for example, invalid UTF-8 becomes U+FFFD. Other malformed lines are
+    reported to `on_strange` and skipped. If its id can be read, a malformed request is answered
+    with an error, and for a malformed answer the call raises RemoteProtocolError. If the agent
+    exits, every pending call raises LinkLost at once, with the exit code and the end of the agent's
+    standard error.
 
     The agent leads a process group. Closing ends all processes in the group; a process that has
     left the group (``setsid``, a daemon, a container) keeps running. Without process groups
@@ -79,7 +80,7 @@ class AcpClient(Listening):
             to an agent, such as a `WebSocketConnector` or `HttpConnector` with headers or a proxy.
             A message has at most ``limits.max_line`` bytes.
         cwd: its working directory, and the base of relative session directories. An agent behind a
-            URL takes session directories for its own: give absolute ones of its machine.
+            URL looks for the session directories on its own machine: give absolute paths there.
         env: its whole environment; None inherits this process's. Only for programs.
         on_permission: decides on permission requests; see `arcp_client.acp.services.permissions`.
             By default all are rejected. If the turn is cancelled while an async policy runs, the
@@ -94,7 +95,7 @@ class AcpClient(Listening):
         versions: the versions of the protocol to speak; the first one is preferred. An agent that
             does not speak it gets the next one. Version 2 is a draft.
         token: sent as ``Authorization: Bearer``, with the upgrade or with every request. Only for
-            URLs. Neither messages nor the repr contain it.
+            URLs. Error messages and the repr do not contain it.
     """
 
     def __init__(
@@ -424,7 +425,7 @@ class AcpClient(Listening):
         return await make_session(connection, "session/fork", request, result, source=source)
 
     def session(self, session_id: str) -> AcpSession:
-        """Return the session with an id, which the agent need not know yet.
+        """Return the session with an id. The agent need not know the session yet.
 
         Its updates are delivered from now on. To load a session, first register handlers on it,
         then call `AcpSession.load`.

@@ -61,9 +61,10 @@ class Runtime:
     """An embeddable ARCP runtime: agents are functions, clients connect from anywhere.
 
     It guarantees order and lifetime. *Order*: an event is numbered, logged and queued in one step.
-    So each session receives its events in the order of ``event_seq``, without gaps, also across a
-    resume and as a subscriber (§8.3). *Lifetime*: the runtime owns its jobs; a dropped, closed or
-    silent connection does not end them (§6.4, §6.7).
+    So each session receives its events in the order of ``event_seq``, without gaps. This holds
+    across a resume too, and for the jobs of other sessions to which it subscribes (§8.3).
+    *Lifetime*: the runtime owns its jobs; a dropped, closed or silent connection does not end them
+    (§6.4, §6.7).
 
     A ``Client`` in the same process takes the runtime itself as its target. Such a runtime need
     not be closed if its clients and its jobs have ended and its event log is in memory: it owns no
@@ -87,8 +88,9 @@ class Runtime:
         steering: lets a session send messages to the agent of a job that another session has
             submitted, even if both sessions have the same principal; by default only the session
             that submitted a job may, as for a cancel (§7.4).
-        provisioner: issues credentials for jobs and revokes them at their end (§9.8). Offered to
-            clients only with a durable event log, and over TLS, stdio or in this process.
+        provisioner: issues credentials for jobs, and revokes them when the jobs end (§9.8). The
+            runtime offers credentials only with a durable event log, and only to clients that
+            connect over TLS, over stdio or in this process.
         dialect: ``python`` also serves clients of the Python SDK (1.1.3), which deviate from
             the specification in three points: the amounts of the budget in ``job.accepted`` are
             sent as strings (§7.1); the status of ``job.error`` is always ``error``, and its code
@@ -434,7 +436,7 @@ class Runtime:
         await self.close()
 
     async def close(self, *, timeout: float = 0.0) -> None:
-        """Shut down: refuse new jobs, end running ones, send their terminals, close all links.
+        """Shut down: refuse new jobs, end running ones and send their outcomes, close all links.
 
         A job that is still running after ``timeout`` seconds ends with INTERNAL_ERROR, retryable.
         The links of servers are closed too, but a server listens until its own block is left.

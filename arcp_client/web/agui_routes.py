@@ -71,7 +71,8 @@ def add_ag_ui_routes(
         path: the URL's path, such as ``/agents/report``.
         input: makes the job's input from a request; its messages are those of the front end,
             without those of the run itself. By default the input is the request as the protocol
-            writes it, without ``state`` and ``resume``: ``RunAgentInput.model_validate(input)``.
+            writes it, without ``state``, ``resume`` and ``protocolVersion``:
+            ``RunAgentInput.model_validate(input)`` reads it.
         lease: the lease that each job asks for (§9).
         max_runtime: seconds after which the runtime ends a job.
 

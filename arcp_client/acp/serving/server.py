@@ -64,8 +64,8 @@ async def serve(
 
     To the editor it is an ordinary agent of version 1 of the protocol, with ``session/load``,
     ``session/resume`` and ``session/list``; to an editor that asks for it, of the draft of version
-    2, with ``replayFrom``. Its sessions are jobs of the runtime, which continue when
-    the editor or this process ends, at whatever byte. The next process loads the session: it sends
+    2, with ``replayFrom``. The runtime runs its sessions as jobs, which continue when the editor
+    or this process ends, at whatever byte. The next process loads the session: it sends
     every update once, in order, and then those that come; open questions are asked again, and one
     answer is taken. The runtime knows the sessions; nothing is stored on this machine.
 
