@@ -3,7 +3,7 @@
 ::
 
     transport ─▶ Connection ─▶ RequestHandler ─▶ Admission ─▶ Runner ─▶ agent(input, JobContext)
-        ▲            │ reads by number                                      │ emits
+        ▲            │ takes events in order                                │ emits
         └── frames ◀─┴── ServerSession: numbers and logs an event ◀──── ServerJob ──▶ subscribers
 
     _connection     one link: handshake, requests, answers, heartbeat
