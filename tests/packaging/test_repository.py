@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 import shlex
+import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from arcp_client.version import DOCS_URL
+from scripts.matrix import LOOP_PARTS
 from tests import tracing
 
 ROOT = Path(__file__).parents[2]
@@ -305,6 +310,62 @@ def test_pinned_actions_are_kept_up_to_date() -> None:
     (update,) = read(GITHUB / "dependabot.yml")["updates"]
     assert update["package-ecosystem"] == "github-actions"
     assert update["schedule"]["interval"] == "weekly"
+
+
+# ------------------------------------------------------------------ the groups
+
+
+def module_imports(path: Path) -> Iterator[str]:
+    """The modules that are imported with a module, as far as one can see without running it."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported(left: list[Path]) -> set[str]:
+    """The top-level modules that test files import, also through other test files."""
+    seen, found = set(), set()
+    while left:
+        path = left.pop()
+        if path in seen or not path.exists():
+            continue
+        seen.add(path)
+        for name in module_imports(path):
+            found.add(name.partition(".")[0])
+            if name.startswith("tests."):
+                left.append(ROOT / f"{name.replace('.', '/')}.py")
+    return found - sys.stdlib_module_names - {"tests", "arcp_client"}
+
+
+def installed(names: Iterable[str]) -> set[str]:
+    """Distributions and all that they depend on."""
+    left, found = list(names), set()
+    while left:
+        name = canonicalize_name(left.pop())
+        if name not in found and name != PROJECT["project"]["name"]:
+            found.add(name)
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                needs = map(Requirement, metadata.requires(name) or ())
+                left += [one.name for one in needs if not one.marker or one.marker.evaluate()]
+    return found
+
+
+def test_the_group_test_has_all_that_its_tests_import() -> None:
+    """`make test-all` makes environments with the extras and with that group alone."""
+    roots = [path for part in LOOP_PARTS for path in (ROOT / part).rglob("*.py")]
+    names = imported([*roots, *(ROOT / "tests").glob("*.py")])
+    assert len(names) > 10
+    declared = list(PROJECT["project"]["dependencies"]) + list(PROJECT["dependency-groups"]["test"])
+    for extra in PROJECT["project"]["optional-dependencies"].values():
+        declared += extra
+    have = installed(Requirement(text).name for text in declared)
+    owners = metadata.packages_distributions()
+    assert [
+        name for name in sorted(names) if not have & set(map(canonicalize_name, owners[name]))
+    ] == []
 
 
 # ------------------------------------------------------------------ the lock
