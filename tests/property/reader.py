@@ -20,7 +20,7 @@ from arcp_client._wire.codec import decode, encode
 from arcp_client.errors import BufferFull
 from tests.unit.dispatch.kit import SESSION, Hub
 
-__all__ = ["EVERY", "STALL", "Handler", "Iterator", "Reader"]
+__all__ = ["EVERY", "STALL", "Handler", "Iterator", "Link", "Reader", "event_frame"]
 
 EVERY = 4
 """Frames between two looks."""
@@ -296,7 +296,7 @@ class Reader:
     def send(self, count: int, padding: int = 0) -> None:
         """The peer sends events."""
         for _ in range(count):
-            frame = _event_frame(len(self.sent) + 1, padding)
+            frame = event_frame(len(self.sent) + 1, padding)
             self.sent.append(frame)
             self.wire.append(frame)
         self._news.set()
@@ -349,7 +349,7 @@ class Reader:
         self.ingress.close()
 
 
-def _event_frame(number: int, padding: int) -> bytes:
+def event_frame(number: int, padding: int = 0) -> bytes:
     body = {"level": "info", "message": "x" * padding}
     payload = {"kind": "log", "ts": "2026-05-13T23:42:00Z", "body": body}
     return encode(

@@ -1,0 +1,203 @@
+"""Frames that wait in a file count as life, are read in slices, and end with their link (D6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tenacity import wait_fixed
+
+from arcp_client import Buffer, Client, JobContext, Reconnect, Runtime, events
+from arcp_client._link.ingress import _SLICE, Ingress
+from arcp_client._protocol.states import State
+from arcp_client.state import LinkState, Reconnecting
+from arcp_client.testing import Drop, FaultyConnector, VirtualClock
+from tests.property.reader import Link, Reader, event_frame
+from tests.unit.dispatch.kit import Hub, Tape
+from tests.unit.link.line import Line
+
+INTERVAL = 30.0
+BUFFER = Buffer(soft=200, hard=200)
+
+
+class Behind:
+    """An ingress whose consumer has as many events as memory has room for, and a file with more.
+
+    Attributes:
+        tape: the handler, which waits to be let go.
+        link: what has received the events that are not in the file.
+    """
+
+    def __init__(self, *, keep: int = BUFFER.bytes) -> None:
+        self.hub = Hub(buffer=BUFFER, request_pending=lambda: True)
+        self.tape = Tape()
+        self.registration = self.hub.subscribe(self.tape.handle)
+        self.link = Link(self.hub)
+        self.ingress = Ingress(
+            self.link,  # type: ignore[arg-type]
+            self.hub.back_pressure,
+            spill=BUFFER.spill,
+            keep=keep,
+        )
+        self.sent = BUFFER.hard
+        self.link.received([event_frame(number) for number in range(1, self.sent + 1)])
+
+    async def set_aside(self, count: int) -> int:
+        """Set more events aside; return the bytes that their frames take in the file."""
+        size = 0
+        for _ in range(count):
+            self.sent += 1
+            frame = event_frame(self.sent)
+            await self.ingress.set_aside(frame)
+            size += len(frame) + 4
+        return size
+
+    async def end(self) -> None:
+        """Let the handler go, until it has all events."""
+        self.tape.let_go(*range(1, self.sent + 1))
+        while self.hub.fan_out.backlog or self.ingress.spilled:
+            await asyncio.sleep(0)
+        self.ingress.close()
+
+
+Make = Callable[..., Behind]
+
+
+@pytest.fixture
+async def make(clock: VirtualClock) -> AsyncIterator[Make]:
+    """Makes an ingress, and ends it after the test."""
+    made: list[Behind] = []
+
+    def one(**arguments: int) -> Behind:
+        made.append(Behind(**arguments))
+        return made[-1]
+
+    yield one
+    for behind in made:
+        await behind.end()
+
+
+async def test_events_that_are_set_aside_count_as_life(clock: VirtualClock) -> None:
+    """A handler waits for an answer that does not come, and pongs do not come either."""
+    lost: list[BaseException] = []
+    asking = asyncio.Event()
+
+    def note(state: LinkState) -> None:
+        if isinstance(state, Reconnecting):
+            lost.append(state.cause)
+
+    async with Runtime(heartbeat_interval=INTERVAL) as runtime:
+
+        @runtime.agent("tick")
+        async def tick(input: Any, job: JobContext) -> None:
+            for n in range(20):
+                await job.progress(n)
+                await asyncio.sleep(INTERVAL)
+
+        line = FaultyConnector(
+            Line(runtime),
+            plan=[Drop(lambda frame: b'"session.p' in frame)],  # pings and pongs
+        )
+        client = Client(
+            line, buffer=Buffer(soft=1, hard=1), reconnect=Reconnect(wait=wait_fixed(0.5))
+        )
+        client.states.subscribe(note)
+
+        @client.on(events.Progress)
+        async def handle(event: events.Progress) -> None:
+            asking.set()
+            await client.ping(timeout=3600.0)
+
+        async with client:
+            await client.submit("tick", None)
+            await asking.wait()
+            await clock.advance(10 * INTERVAL)
+            assert client.stats().spilled >= 9
+            assert lost == []
+            await client.detach(timeout=0.0)
+
+
+async def test_consumers_get_a_turn_between_reads_of_frames_that_have_arrived(
+    clock: VirtualClock,
+) -> None:
+    """A fast handler then never lets the reader pause."""
+    reader = Reader(BUFFER)
+    reader.handlers[0].tell("free")
+    reader.send(5 * BUFFER.soft)
+    await clock.settle()
+    assert reader.handlers[0].ended == list(range(1, 5 * BUFFER.soft + 1))
+    assert "HELD" not in {state for _, state in reader.steps}
+    await reader.close()
+
+
+async def test_the_file_is_read_in_slices_between_which_the_loop_turns(
+    clock: VirtualClock, make: Make
+) -> None:
+    """Also while frames arrive, each of which asks for the next slice."""
+    behind = make()
+    await behind.set_aside(10 * _SLICE)
+    await clock.settle()
+    behind.registration.dispose()  # then there is room for everything
+    slices = []
+    while behind.ingress.spilled:
+        before = behind.link.last
+        if len(slices) < 5:
+            await behind.set_aside(3)
+        await asyncio.sleep(0)
+        slices.append(behind.link.last - before)
+    assert max(slices) == _SLICE
+    assert behind.link.last == behind.sent
+
+
+async def test_the_file_is_read_up_to_half_a_slice_beyond_what_consumers_have_room_for(
+    clock: VirtualClock, make: Make
+) -> None:
+    behind = make()
+    await behind.set_aside(10 * _SLICE)
+    await clock.settle()
+    assert behind.link.last == BUFFER.soft
+    behind.tape.let_go(1)
+    await clock.settle()
+    await behind.set_aside(1)
+    await clock.settle()
+    assert behind.link.last == BUFFER.soft + _SLICE // 2
+
+
+@pytest.mark.parametrize(("less", "kept"), [(0, True), (1, False)])
+async def test_a_small_file_is_read_when_its_link_ends_and_a_larger_one_is_asked_for_again(
+    make: Make, caplog: pytest.LogCaptureFixture, less: int, kept: bool
+) -> None:
+    """Small is a file that takes, with what is outstanding, at most ``2 * keep`` bytes."""
+    before = make()
+    size = await before.set_aside(10) + before.hub.back_pressure.weight
+    assert size % 2 == 0
+    behind = make(keep=size // 2 - less)
+    await behind.set_aside(10)
+    assert behind.ingress.next_wait() is None
+    assert behind.ingress.aside
+    assert behind.ingress.link_lost() is kept
+    assert behind.ingress.spilled == 0
+    assert not behind.ingress.aside  # for the welcome of the next link
+    assert behind.link.last == (behind.sent if kept else BUFFER.hard)
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.args for record in warnings] == ([] if kept else [(10,)])
+
+
+async def test_the_file_of_a_link_that_the_session_has_closed_is_not_read(
+    clock: VirtualClock, make: Make
+) -> None:
+    behind = make()
+    await behind.set_aside(10)
+    behind.link.state = State.ENDED
+    assert not behind.ingress.link_lost()
+    assert (behind.ingress.spilled, behind.link.last) == (0, BUFFER.hard)
+
+
+async def test_a_link_that_ends_without_a_file_has_given_the_session_all_its_frames(
+    clock: VirtualClock, make: Make
+) -> None:
+    behind = make()
+    assert behind.ingress.link_lost()
