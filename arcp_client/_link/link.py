@@ -270,7 +270,6 @@ class Link:
         if request is not None:
             text = f"{request.name} has {request.size} bytes, more than this runtime accepts"
             session.refuse(request, LocalProtocolError(text), self._driver.now)
-            self._driver.carry_out()
         return request is not None
 
     def _no_welcome(self, seconds: float) -> None:
