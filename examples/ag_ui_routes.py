@@ -1,4 +1,4 @@
-"""Serve an agent that asks to front ends that use AG-UI, and what such a front end does."""
+"""Serve an agent over AG-UI, and send the requests of a front end. The agent asks a question."""
 
 import asyncio
 import json

@@ -124,10 +124,12 @@ class Lane:
 class SessionLane(Lane):
     """The lane of a registration under `Order.SESSION`, and the `Inbox` of its operator.
 
-    The lane is also the `Delivery` that the operator releases when a handler has ended, so no
-    object is created for each event. The lane never changes a batch of events, because other
-    consumers may have the same list. Instead it counts: the current event is the one after the
-    first `done` events that the lane has accepted.
+    When the handler of an event has ended, the operator calls `release` of the event's `Delivery`.
+    The lane itself is the `Delivery` of every event, so no object is created for each event.
+
+    The fan-out gives the same list of events to several consumers, so the lane never changes a
+    list. The lane counts the events whose handlers have ended: if `done` is 3, the current event is
+    the fourth event that the lane has accepted.
     """
 
     __slots__ = ("_batches", "_idle", "_sink", "accepted", "queue")
@@ -145,7 +147,7 @@ class SessionLane(Lane):
     # -- for the registration
 
     def add(self, events: list[Event], now: float) -> None:
-        """Accept a batch of events. The list must not change afterwards."""
+        """Accept a list of events. The list must not change afterwards."""
         batches = self._batches
         while batches and batches[0][0] + len(batches[0][2]) <= self.done:
             batches.popleft()
@@ -229,8 +231,8 @@ class SessionLane(Lane):
 class BatchLane(SessionLane):
     """The lane of a handler of batches. The operator takes lists of events from it.
 
-    A list may be changed by the handler, so the lane has a copy of its own. While events wait until
-    their batch is full, the lane is *filling*.
+    A list that the operator takes is a batch. The handler may change the batch, so the lane keeps a
+    copy of the batch. While events wait until their batch is full, the lane is *filling*.
     """
 
     __slots__ = ("_count", "_current", "_due", "_filling", "_full", "_seconds")

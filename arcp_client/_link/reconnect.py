@@ -1,7 +1,7 @@
 """Opens links in a loop, and decides whether and when to retry.
 
-The delays come from tenacity's wait and stop objects. `may_retry` decides between a retry and the
-end.
+`may_retry` decides whether a failure is retried. tenacity's wait object gives the delay before the
+retry, and its stop object limits the retries.
 
 See rule S8 in docs/explanation/rules.md.
 """
@@ -180,7 +180,7 @@ class ReconnectManager:
         connector: makes transports.
         driver: runs the session.
         token: the bearer token, or a provider of it.
-        policy: delays, stop, classification.
+        policy: the delays, the limit of retries, and which failures to retry.
         timeouts: time limits of connecting and closing.
         ingress, outbox: see `Link`.
         changed: called with every new state.

@@ -1,10 +1,10 @@
 """Turns frames into events and gaps (rules S1–S4 in docs/explanation/rules.md).
 
-The receiver lets `reassembly`, the layer below, put the frames in order. It drops events that the
-*history* of a job repeats, which is the past events that the runtime sends for a subscription (see
-`dedup`). It also drops a second terminal message of a job, and events that the checkpoint covers.
-It delivers a `Gap` for a frame that cannot be read, and for missing numbers that `reassembly` no
-longer waits for.
+The receiver lets `reassembly`, the layer below, put the frames in order. The *history* of a job is
+the past events that the runtime sends for a subscription. The receiver drops events that a history
+repeats (see `dedup`). It also drops a second terminal message of a job, and events that the
+checkpoint covers. It delivers a `Gap` for a frame that cannot be read, and for missing numbers that
+`reassembly` no longer waits for.
 """
 
 from __future__ import annotations

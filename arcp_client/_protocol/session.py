@@ -11,7 +11,9 @@ The path of a frame::
                              │      └─▶ recovery ─▶ plan runner ─▶ requests ─┼─▶ actions
                              └─▶ exchange ─▶ correlation ─▶ pending requests ┘
 
-Recovery starts when events are missing. It also starts after a lost link and in a new session.
+In the picture, *peer* is not the runtime. It is the adapter for the dialect of the runtime. A
+*plan* is a series of requests by which recovery gets the outcome of a job. Recovery starts when
+events are missing. It also starts after a lost link and in a new session.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ class Session:
         requests: the pending requests.
         jobs: the jobs of the session.
         peer: the adapter for the dialect of the runtime.
-        view: what the peer may use of the session.
+        view: the part of the session that the peer may use.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
-"""The ACP client: starts an agent, opens sessions with it and serves its requests.
+"""The client of the Agent Client Protocol (ACP): starts an agent and opens sessions with it.
 
-`AcpClient` uses `session` and `services`. `host` uses `AcpClient` to serve agents from a `Runtime`.
+The client also serves the agent's requests. `AcpClient` uses `session` and `services`. `host` uses
+`AcpClient` to serve agents from a `Runtime`.
 """
 
 from __future__ import annotations
@@ -64,10 +65,11 @@ class AcpClient(Listening):
 
     Malformed output of an agent cannot end or block the connection. A line that is not strict JSON
     is repaired if possible: for example, invalid UTF-8 becomes U+FFFD. Other malformed lines are
-    reported to `on_strange` and skipped. If its id can be read, a malformed request is answered
-    with an error, and for a malformed answer the call raises RemoteProtocolError. If the agent
-    exits, every pending call raises LinkLost at once, with the exit code and the end of the agent's
-    standard error.
+    skipped, and reported to the functions that are registered with `on_strange`. If the id of a
+    skipped request can be read, the client answers the request with an error. If the id of a
+    skipped answer can be read, the call raises RemoteProtocolError. If the agent exits, every
+    pending call raises LinkLost at once, with the exit code and the end of the agent's standard
+    error.
 
     The agent leads a process group. Closing ends all processes in the group; a process that has
     left the group (``setsid``, a daemon, a container) keeps running. Without process groups

@@ -91,14 +91,16 @@ class Runtime:
         provisioner: issues credentials for jobs, and revokes them when the jobs end (§9.8). The
             runtime offers credentials only with a durable event log, and only to clients that
             connect over TLS, over stdio or in this process.
-        dialect: ``python`` also serves clients of the Python SDK (1.1.3), which deviate from
-            the specification in three points: the amounts of the budget in ``job.accepted`` are
-            sent as strings (§7.1); the status of ``job.error`` is always ``error``, and its code
-            distinguishes a cancellation and a time-out (§7.4); an empty ``lease_request``, which
-            these clients always send, gets ``Limits.default_lease``. ``go`` also serves clients of
-            the Go SDK, which read an inline result only from ``output``. The result is sent under
-            both ``output`` and ``result``, so it counts twice towards the 1 MiB that such a client
-            reads in one frame.
+        dialect: ``specification`` keeps to the specification. ``python`` also serves clients of the
+            Python SDK (1.1.3). The runtime then deviates from the specification in three points,
+            for every client. The runtime sends the amounts of the budget in ``job.accepted`` as
+            strings (§7.1). The runtime sends ``error`` as the status of every ``job.error``; the
+            code of the error distinguishes a cancellation and a time-out (§7.4). A submit with an
+            empty ``lease_request`` gets ``Limits.default_lease``, because the Python SDK sends an
+            empty one if the caller gives no lease. ``go`` also serves clients of the Go SDK, which
+            read an inline result only from ``output``. The runtime sends the result under both
+            ``output`` and ``result``, so the result counts twice towards the 1 MiB that such a
+            client reads in one frame.
         telemetry: traces jobs and counts events, such as `arcp_client.otel.OpenTelemetry`.
         webhooks: URLs that are called when a question is opened or settled and when a job ends.
             With a durable event log, calls that are not made yet survive a restart.

@@ -6,8 +6,8 @@
 //   const agent = new HttpAgent({ url: "/agents/deployer", fetch: resuming(fetch) });
 //   await agent.runAgent({ runId });
 //
-// Each event of a run has an id. When the connection ends before the run, the request is sent again
-// with the last id, and the stream continues after that event.
+// The events of a run have ids. If the connection ends although the run has not ended, this function
+// sends the request again with the last id. The stream then continues after the event with this id.
 export function resuming(fetch, { attempts = 10, delay = 1000 } = {}) {
   return async (url, init) => {
     const first = await fetch(url, init);
