@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -69,7 +70,10 @@ class Commands:
         self._lifecycle = lifecycle
         self._jobs = jobs
         self._timeouts = timeouts
-        self._retries = Retries(self._attempt, jobs.retried)
+
+    @cached_property
+    def _retries(self) -> Retries:  # made for the first job with retries
+        return Retries(self._attempt, self._jobs.retried)
 
     async def _ask(self, request: Request) -> Any:
         self._lifecycle.usable()

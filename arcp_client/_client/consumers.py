@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from arcp_client._client.settings import Settings
@@ -53,12 +54,10 @@ class Consumers:
     Attributes:
         fan_out: publishes events to the consumers, and knows which events they have processed.
         back_pressure: pauses the reader.
-        wait_graph: waits for lanes, and detects deadlocks.
-        notifications: every event as a hot Observable.
+        held: the argument.
         order: the default order of registrations.
         errors: the ``on_error`` hooks.
         slow: the ``on_slow`` hooks.
-        transactions: the handlers that are called in transactions.
     """
 
     def __init__(
@@ -74,13 +73,10 @@ class Consumers:
         telemetry: ClientTelemetry | None = None,
     ) -> None:
         self._telemetry = telemetry
+        self._settings = settings
+        self._target = target
         self.order = settings.order
-        self._store = settings.store
-        self._handler_timeout = settings.handler_timeout
-        self.transactions = TransactionHandlers(
-            settings.store, target, settings.key, settings.handler_timeout
-        )
-        self._held = held
+        self.held = held
         self._check_loop = check_loop
         self._failed = failed
         self._registrations: list[HandlerRegistration] = []
@@ -92,25 +88,58 @@ class Consumers:
         slow_consumers = SlowConsumers(settings.buffer.soft, self._registrations, self.slow.emit)
         self.back_pressure = BackPressure(
             settings.buffer,
-            _AllConsumers(
-                self.fan_out, self._iterators, lambda: self.backlog, held, self._flush_batches
-            ),
+            self,
             request_pending=request_pending,
             stall=settings.timeouts.stall,
             check_slow=slow_consumers.check,
             check_loop=check_loop,
         )
-        self.wait_graph = WaitGraph(settings.timeouts.deadlock)
-        # Iterators and Rx observers are attached to the fan-out on first use.
-        self.notifications = Notifications(
-            lambda: self.fan_out.attach(self.notifications), self.back_pressure
+
+    # Most clients of a process may be idle; these are made at the first use.
+
+    @cached_property
+    def notifications(self) -> Notifications:
+        """Every event as a hot Observable."""
+        return Notifications(lambda: self.fan_out.attach(self.notifications), self.back_pressure)
+
+    @cached_property
+    def wait_graph(self) -> WaitGraph:
+        """Waits for lanes, and detects deadlocks."""
+        return WaitGraph(self._settings.timeouts.deadlock)
+
+    @cached_property
+    def transactions(self) -> TransactionHandlers:
+        """The handlers that are called in transactions."""
+        settings = self._settings
+        return TransactionHandlers(
+            settings.store, self._target, settings.key, settings.handler_timeout
         )
-        self._tap = Tap(self.back_pressure)
+
+    @cached_property
+    def _tap(self) -> Tap:
+        return Tap(self.back_pressure)
+
+    # ------------------------------------------------------------------ for the back-pressure
 
     @property
     def backlog(self) -> int:
         """The number of events that wait for the slowest consumer."""
-        return self.fan_out.backlog + self._held()
+        return self.fan_out.backlog + self.held()
+
+    def weight(self, backlog: int, limit: int) -> int:
+        """See `FanOut.weight`."""
+        return self.fan_out.weight(backlog, limit)
+
+    def flush_batches(self) -> None:
+        """Let handlers of batches get the events that wait, because no further ones come."""
+        for registration in self._registrations:
+            registration.flush_batches()
+
+    def iterators(self) -> Iterator[Iteration[Event]]:
+        """The iterators that are in use."""
+        yield from self._tap.iterators()
+        if self._streams is not None:
+            yield from self._streams.iterators()
 
     # ------------------------------------------------------------------ registering
 
@@ -127,13 +156,13 @@ class Consumers:
     ) -> HandlerRegistration:
         """Register a handler for the events that match a filter."""
         self._check_loop()
-        timeout = self._handler_timeout
+        timeout, store = self._settings.handler_timeout, self._settings.store
         if tx is not None:
             handler = self.transactions.wrap(handler, tx, batch=batch is not None)
             timeout = None  # it limits each call of the handler; a transaction may be made again
-        if batch is not None and self._store is not None:
+        if batch is not None and store is not None:
             # A crash repeats a whole batch, and the store bounds what a crash repeats.
-            batch = replace(batch, count=min(batch.count, self._store.every))
+            batch = replace(batch, count=min(batch.count, store.every))
         registration = HandlerRegistration(
             handler,
             event_filter,
@@ -159,11 +188,6 @@ class Consumers:
         if registration in self._registrations:
             self._registrations.remove(registration)
 
-    def _flush_batches(self) -> None:
-        """Let handlers of batches get the events that wait, because no further ones come."""
-        for registration in self._registrations:
-            registration.flush_batches()
-
     def iterate(self, event_filter: EventFilter) -> EventIterator[Any]:
         """Make an iterator over the events of the session that match a filter."""
         self._check_loop()
@@ -187,12 +211,6 @@ class Consumers:
             name = f"handler {slowest.name}"
         count = slowest.outstanding
         return f"{name} has {count:,} event{'' if count == 1 else 's'} to process"
-
-    def _iterators(self) -> Iterator[Iteration[Event]]:
-        """The iterators that are in use."""
-        yield from self._tap.iterators()
-        if self._streams is not None:
-            yield from self._streams.iterators()
 
     # ------------------------------------------------------------------ handlers that fail
 
@@ -281,24 +299,6 @@ class Consumers:
         self.notifications.end(cause)
         self.errors.close()
         self.slow.close()
-
-
-class _AllConsumers:
-    """All consumers, as `BackPressure` sees them."""
-
-    def __init__(
-        self,
-        fan_out: FanOut,
-        iterators: Callable[[], Iterator[Iteration[Event]]],
-        backlog: Callable[[], int],
-        held: Callable[[], int],
-        flush_batches: Callable[[], None],
-    ) -> None:
-        self.iterators = iterators
-        self.held = held
-        self.flush_batches = flush_batches
-        self.weight = fan_out.weight
-        self.backlog = backlog
 
 
 def _described(events: list[Event]) -> str:

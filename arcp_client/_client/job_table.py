@@ -36,23 +36,36 @@ class JobTable:
     """The records of one client.
 
     Args:
-        owner: the parts of the client that jobs use.
+        make_owner: makes the object through which jobs use the parts of the client.
 
     Attributes:
         streams: the consumer that routes events to the records.
         retried: the jobs that may be submitted again.
     """
 
-    def __init__(self, owner: JobOwner) -> None:
-        self._owner = owner
+    def __init__(self, make_owner: Callable[[], JobOwner]) -> None:
+        self._make_owner = make_owner
         self._open: dict[str, JobRecord] = {}
-        self._recent: OrderedDict[str, JobRecord] = OrderedDict()
-        self._keys: dict[str, tuple[str, JobRecord]] = {}
-        self.retried: set[Attempts[JobRecord]] = set()
+        self.retried: dict[Attempts[JobRecord], None] = {}  # an empty set is three times as large
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
-        self._early_events = EarlyEvents(in_use=self._in_use, drop=self._discard)
 
     # Most clients of a process may be idle; these are made for the first job.
+
+    @cached_property
+    def _owner(self) -> JobOwner:
+        return self._make_owner()
+
+    @cached_property
+    def _keys(self) -> dict[str, tuple[str, JobRecord]]:
+        return {}
+
+    @cached_property
+    def _recent(self) -> OrderedDict[str, JobRecord]:
+        return OrderedDict()
+
+    @cached_property
+    def _early_events(self) -> EarlyEvents:
+        return EarlyEvents(in_use=self._in_use, drop=self._discard)
 
     @cached_property
     def _held(self) -> weakref.WeakValueDictionary[str, JobRecord]:

@@ -37,7 +37,7 @@ class Retries:
     def __init__(
         self,
         submit: Callable[[Submission, str | None], Awaitable[JobRecord]],
-        open: set[Attempts[JobRecord]],
+        open: dict[Attempts[JobRecord], None],
     ) -> None:
         self._submit = submit
         self._tasks = TaskOwner("arcp_client retries")
@@ -48,12 +48,12 @@ class Retries:
         if first.attempts is not None:
             return
         attempts = first.attempts = Attempts(first)
-        self._open.add(attempts)
+        self._open[attempts] = None
         task = self._tasks.spawn(self._keep(attempts, submission, retries), name="retry")
         attempts.stop = partial(self._stop, attempts, task)
 
     def _stop(self, attempts: Attempts[JobRecord], task: asyncio.Task[None]) -> None:
-        self._open.discard(attempts)
+        self._open.pop(attempts, None)
         if task is not asyncio.current_task():
             task.cancel()
 

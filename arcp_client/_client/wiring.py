@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import cached_property
 from typing import Any
 
 from pydantic import SecretStr
@@ -30,7 +31,6 @@ from arcp_client._client.states import States
 from arcp_client._client.verdicts import Verdicts
 from arcp_client._dispatch.assembler import ChunkStore
 from arcp_client._jobrecord import JobOwner, JobRecord
-from arcp_client._telemetry import ClientTelemetry
 from arcp_client.errors import ArcpError
 from arcp_client.job import JobHandle, JobView
 from arcp_client.models import TakenAnswer, Verdict
@@ -52,7 +52,7 @@ class Wiring:
     def __init__(self, connector: Connector, settings: Settings) -> None:
         timeouts = settings.timeouts
         maker = settings.telemetry
-        telemetry = None if maker is None else maker.client(connector.target)
+        self._telemetry = telemetry = None if maker is None else maker.client(connector.target)
         self.consumers = Consumers(
             settings,
             target=connector.target,
@@ -64,7 +64,7 @@ class Wiring:
             failed=self._failed,
         )
         self.states = States()
-        self.jobs = JobTable(self._job_owner(telemetry))
+        self.jobs = JobTable(self._job_owner)
         self.consumers.route(self.jobs.streams)
         self.engine = SessionEngine(
             settings,
@@ -75,7 +75,6 @@ class Wiring:
             ended=self._ended,
             telemetry=telemetry,
         )
-        self.verdicts = Verdicts(self.states, self.consumers, self.jobs, self.engine)
         self._token = settings.token
         self._streams: _feeds.BrowserStreams | None = None
         self.lifecycle = Lifecycle(
@@ -94,7 +93,7 @@ class Wiring:
             telemetry=telemetry,
         )
 
-    def _job_owner(self, telemetry: ClientTelemetry | None) -> JobOwner:
+    def _job_owner(self) -> JobOwner:
         consumers = self.consumers
         return JobOwner(
             notifications=consumers.notifications,
@@ -112,8 +111,13 @@ class Wiring:
             answer=self._answer,
             send=self._send,
             verdict=self._verdict,
-            telemetry=telemetry,
+            telemetry=self._telemetry,
         )
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """What each job is doing; made at the first use."""
+        return Verdicts(self.states, self.consumers, self.jobs, self.engine)
 
     # Calls of parts that are made later than their callers. Functions that are made for each client
     # would take three times the memory.

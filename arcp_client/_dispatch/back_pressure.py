@@ -93,6 +93,7 @@ class Slow(Protocol):
 class AllConsumers(Protocol):
     """All consumers of one client."""
 
+    @property
     def backlog(self) -> int:
         """The number of outstanding events of the slowest consumer."""
 
@@ -174,7 +175,7 @@ class BackPressure:
     def decide(self) -> Reading:
         """Decide the next action of the reader, which calls this every few frames."""
         self._check_slow()
-        backlog = self._consumers.backlog()
+        backlog = self._consumers.backlog
         if backlog < self._buffer.soft and self._light(backlog):
             return Reading.ON if backlog < _TURN else Reading.BY_TURNS
         if not self._must_read():
@@ -205,10 +206,10 @@ class BackPressure:
     @property
     def weight(self) -> int:
         """Outstanding bytes of the slowest consumer."""
-        return self._consumers.weight(self._consumers.backlog(), 0)
+        return self._consumers.weight(self._consumers.backlog, 0)
 
     def _fits(self, events: float = math.inf) -> bool:
-        backlog = self._consumers.backlog()
+        backlog = self._consumers.backlog
         return backlog < events and self._light(backlog)
 
     def _light(self, backlog: int) -> bool:
@@ -262,7 +263,7 @@ class BackPressure:
             self._follower(None)
         if self.paused is None and not self._stored:
             return  # nothing needs the backlog, and to compute it takes time with many jobs
-        caught_up = bool(self._events) or self._consumers.backlog() <= self.low
+        caught_up = bool(self._events) or self._consumers.backlog <= self.low
         if caught_up and self._stored and self.refill is not None:
             self.refill()
         paused = self.paused

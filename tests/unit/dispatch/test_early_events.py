@@ -18,7 +18,7 @@ from tests.unit.dispatch.kit import SESSION, Hub, log
 
 @pytest.fixture
 def table() -> JobTable:
-    return JobTable(Hub().owner())
+    return JobTable(Hub().owner)
 
 
 def push(table: JobTable, *events: Event) -> None:

@@ -22,6 +22,7 @@ class Behind:
     def since(self) -> float:
         return 0.0
 
+    @property
     def backlog(self) -> int:
         return self.outstanding
 
