@@ -173,6 +173,8 @@ class TaskOwner:
         on_failure: called with an exception that ended a task; by default it is logged as ERROR.
     """
 
+    __slots__ = ("_name", "_on_failure", "_tasks")
+
     def __init__(
         self, name: str, *, on_failure: Callable[[BaseException], None] | None = None
     ) -> None:

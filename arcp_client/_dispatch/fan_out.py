@@ -68,8 +68,8 @@ class FanOut:
         self.active_at: float = 0
         self.published = 0
         self._activity = activity
-        self._lanes: list[Consumer] = []
-        self._others: list[Consumer] = []
+        self._lanes: tuple[Consumer, ...] = ()
+        self._others: tuple[Consumer, ...] = ()
         self._consumers: tuple[Consumer, ...] = ()
         self._heaviest = 0
         self._weighed = (0, 0)
@@ -82,17 +82,19 @@ class FanOut:
             first: publish to this consumer before the others. Registrations come first: when the
                 end of a job reaches the others, the lanes already contain the job's earlier events.
         """
-        group = self._lanes if first else self._others
-        if consumer not in group:
-            group.append(consumer)
-            self._consumers = (*self._lanes, *self._others)
+        if consumer in self._consumers:
+            return
+        if first:
+            self._lanes += (consumer,)
+        else:
+            self._others += (consumer,)
+        self._consumers = self._lanes + self._others
 
     def detach(self, consumer: Consumer) -> None:
         """Publish no more events to a consumer, and ignore its outstanding events."""
-        for group in (self._lanes, self._others):
-            if consumer in group:
-                group.remove(consumer)
-        self._consumers = (*self._lanes, *self._others)
+        self._lanes = tuple(one for one in self._lanes if one is not consumer)
+        self._others = tuple(one for one in self._others if one is not consumer)
+        self._consumers = self._lanes + self._others
 
     def publish(self, events: list[Event]) -> None:
         """Publish a batch of events. The caller must not change the list afterwards."""

@@ -48,7 +48,6 @@ class SlowConsumers:
         report: Callable[[Episode], None],
     ) -> None:
         self._soft = soft
-        self._low = soft // 2
         self._registrations = registrations
         self._report = report
         self._slow: list[HandlerRegistration] = []
@@ -56,7 +55,7 @@ class SlowConsumers:
     def check(self) -> None:
         """Check the registrations for new and ended episodes."""
         if self._slow:
-            self._slow = [one for one in self._slow if one.outstanding > self._low]
+            self._slow = [one for one in self._slow if one.outstanding > self._soft // 2]
         for registration in self._registrations:
             events = registration.outstanding
             if events < self._soft or registration in self._slow:

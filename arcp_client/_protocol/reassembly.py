@@ -66,6 +66,8 @@ class Ranges:
         ranges: first and last of each, in any order.
     """
 
+    __slots__ = ("_ranges",)
+
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._ranges: list[tuple[int, int]] = []
         for first, last in sorted(ranges):

@@ -45,7 +45,8 @@ class ResumeState:
     ) -> None:
         self.session_id = session_id
         self.token = token
-        self._limits = refusals, cuts
+        self._refusals = refusals
+        self._cuts = cuts
         self._window: float | None = None
         self._left_at: float | None = None
         self._fresh_refused = False
@@ -116,9 +117,9 @@ class ResumeState:
             transient = refusal.code == names.PERMISSION_DENIED or refusal.retryable
         if refusal.code == names.INTERNAL_ERROR and refusal.retryable:
             self._cut += 1  # the session is not refused: its runtime or database is away
-            return Next.AGAIN if self._cut < self._limits[1] else Next.FRESH
+            return Next.AGAIN if self._cut < self._cuts else Next.FRESH
         self._refused += 1
-        if transient and self._refused < self._limits[0]:
+        if transient and self._refused < self._refusals:
             return Next.AGAIN
         return Next.FRESH
 
@@ -131,7 +132,7 @@ class ResumeState:
         self._presented = False
         self._cut += 1
         expired = self._window is not None and now - self._left_at > self._window
-        if expired or self._cut >= self._limits[1]:
+        if expired or self._cut >= self._cuts:
             self.forget()
 
     def forget(self) -> None:
