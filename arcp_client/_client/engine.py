@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -130,13 +130,9 @@ class SessionEngine:
             raise
         return checkpoint
 
-    async def run(self, checkpoint: Checkpoint | None) -> None:
+    def run(self, checkpoint: Checkpoint | None) -> Coroutine[Any, Any, None]:
         """Run the session on links until it ends. Cancelling stops it at once."""
-        carrier = self._assemble(checkpoint)
-        try:
-            await carrier.manager.run()
-        finally:
-            carrier.driver.stop()
+        return self._assemble(checkpoint).manager.run()
 
     def _assemble(self, checkpoint: Checkpoint | None) -> _Carrier:
         """Make the parts that carry the session."""

@@ -54,7 +54,8 @@ class Ingress:
         self._driver = driver
         self._back_pressure = back_pressure
         self._keep = keep
-        self._spill = SpillFile(ByteBudget(spill))
+        self._limit = spill
+        self._spill: SpillFile | None = None
         self._refilling = False
         self._room: asyncio.Future[None] | None = None
         back_pressure.refill = self._refill_soon
@@ -62,7 +63,7 @@ class Ingress:
     @property
     def spilled(self) -> int:
         """The number of frames in the file."""
-        return len(self._spill)
+        return len(self._spill or ())
 
     def next_wait(self) -> Awaitable[None] | None:
         """Decide how the reader continues; return what it must await first, or ``None``."""
@@ -92,7 +93,7 @@ class Ingress:
             # frame without content keeps its number's place in the file.
             at_once, data = _without_number(data, frame.event_seq)
             driver.received((at_once,))
-        if not self._spill.append(data):
+        if not self._append(data):
             await self._with_heartbeat_paused(self._until_stored(data))
         driver.frame_seen()
         self._back_pressure.set_stored(bool(self._spill))
@@ -102,7 +103,7 @@ class Ingress:
         """Stop the reader until the file or memory has room for a frame."""
         self._back_pressure.full = True
         try:
-            while not self._spill.append(data):
+            while not self._append(data):
                 if not self._spill and not self._back_pressure.beyond:
                     self._driver.received((data,))  # larger than the file
                     return
@@ -113,6 +114,11 @@ class Ingress:
         finally:
             self._room = None
             self._back_pressure.full = False
+
+    def _append(self, data: bytes) -> bool:
+        if self._spill is None:
+            self._spill = SpillFile(ByteBudget(self._limit))
+        return self._spill.append(data)
 
     async def _with_heartbeat_paused(self, waiting: Awaitable[None]) -> None:
         """Wait with the heartbeat paused, because no frames are read meanwhile (rule D7)."""
@@ -161,26 +167,28 @@ class Ingress:
             Whether the session has received all frames of the link.
         """
         spill = self._spill
-        whole = not spill
-        little = spill.size + self._back_pressure.weight <= 2 * self._keep
-        if spill and little and self._driver.session.state is State.LIVE:
-            for frame in spill:
-                self._driver.received((frame,))
-            whole = True
-        elif spill:
-            _log.warning(
-                "the link ended while %d events waited on disk: the resume requests them again",
-                len(spill),
-                extra=log_fields(session=self._driver.session.session_id),
-            )
-        spill.clear()
+        whole = True
+        if spill:
+            little = spill.size + self._back_pressure.weight <= 2 * self._keep
+            if little and self._driver.session.state is State.LIVE:
+                for frame in spill:
+                    self._driver.received((frame,))
+            else:
+                whole = False
+                _log.warning(
+                    "the link ended while %d events waited on disk: the resume requests them again",
+                    len(spill),
+                    extra=log_fields(session=self._driver.session.session_id),
+                )
+            spill.clear()
         self.aside = False
         self._back_pressure.set_stored(False)
         return whole
 
     def close(self) -> None:
         """Close the file."""
-        self._spill.close()
+        if self._spill is not None:
+            self._spill.close()
         self._back_pressure.set_stored(False)
 
 

@@ -247,15 +247,18 @@ class ReconnectManager:
 
     async def run(self) -> None:
         """Connect and reconnect until the session ends. Cancelling stops it at once."""
-        self._changed(Connecting(1))
-        while not self._over:
-            self._live_since = None
-            self._decided = False
-            self._decide(await self._attempt())
-            if self._delay is None or self._over:
-                return
-            self._stopped = self._loop.create_future()
-            await asyncio.wait({self._stopped}, timeout=self._delay)
+        try:
+            self._changed(Connecting(1))
+            while not self._over:
+                self._live_since = None
+                self._decided = False
+                self._decide(await self._attempt())
+                if self._delay is None or self._over:
+                    return
+                self._stopped = self._loop.create_future()
+                await asyncio.wait({self._stopped}, timeout=self._delay)
+        finally:
+            self._driver.stop()
 
     def stop(self) -> None:
         """End the wait for the next attempt, because the session has ended."""

@@ -82,7 +82,7 @@ class Receiver:
         self.peer = peer
         self.reserved = checkpoint.reserved if checkpoint is not None else 0
         self.gaps = 0
-        self.dedup = Deduplication(jobs, lambda job: self.peer.job_forgotten(job))
+        self.dedup = Deduplication(jobs, self._forgotten)
         self._negotiated = negotiated
         self._out = out
         self._jobs = jobs
@@ -98,6 +98,9 @@ class Receiver:
         self._now = 0.0
         self._plain = False
         self.look()
+
+    def _forgotten(self, job: JobState) -> None:
+        self.peer.job_forgotten(job)
 
     # -- questions
 

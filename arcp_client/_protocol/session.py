@@ -19,6 +19,7 @@ events are missing. It also starts after a lost link and in a new session.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from pydantic import SecretStr
@@ -111,7 +112,7 @@ class Session:
             self.jobs,
             self.requests,
             self._barriers,
-            lambda request, now: self._exchange.cancel_read(request, now),
+            self._cancel_read,
         )
         self.peer = (peer or Peer)(view)
         self._handshake = Handshake(
@@ -125,19 +126,13 @@ class Session:
             negotiated, out, self.jobs, self.peer, limit=limit, checkpoint=checkpoint
         )
         view.receiver = receiver
-        self._runner = runner = PlanRunner(
-            view,
-            receiver,
-            self._job_ended,
-            lambda job_id, now: self._exchange.unsubscribe(job_id, now),
-        )
+        receiver.ended = job_ended = self._job_ended
+        self._runner = runner = PlanRunner(view, receiver, job_ended, self._unsubscribe_job)
         self._recovery = Recovery(view, runner)
         self._exchange = Exchange(view, receiver, runner, self._recovery)
-        receiver.ended = self._job_ended
         receiver.seen = runner.seen
         receiver.holds = runner.holds
-        self._obstacle = Obstacle()
-        self._silence = Silence(silence, runs=lambda job_id: self.jobs.get(job_id) is not None)
+        self._silence = Silence(silence, runs=self._runs)
         self._stepped = False  # a frame was skipped, and no replay has ended since
         self._replaying = False
         self._closes_at: float | None = None
@@ -148,6 +143,21 @@ class Session:
                 receiver.dedup.restore(self.jobs.learn(job.job_id), job.seen)
             for ended in checkpoint.ended:
                 self.jobs.end(ended.job_id)
+
+    @cached_property
+    def _obstacle(self) -> Obstacle:  # made for the first refused frame
+        return Obstacle()
+
+    # Functions that are made for each session would take three times the memory.
+
+    def _cancel_read(self, request: Request, now: float) -> None:
+        self._exchange.cancel_read(request, now)
+
+    def _unsubscribe_job(self, job_id: str, now: float) -> None:
+        self._exchange.unsubscribe(job_id, now)
+
+    def _runs(self, job_id: str) -> bool:
+        return self.jobs.get(job_id) is not None
 
     # -- questions
 

@@ -27,12 +27,13 @@ class Writes:
     write that has to wait; later writes queue behind it until the queue is empty.
 
     Args:
-        owner: owns the task.
+        peer: the name of the other side, for the name of the task.
         on_room: called when the queue is empty again.
     """
 
-    def __init__(self, owner: TaskOwner, *, on_room: Callable[[], None]) -> None:
-        self._owner = owner
+    def __init__(self, peer: str, *, on_room: Callable[[], None]) -> None:
+        self._peer = peer
+        self._owner: TaskOwner | None = None  # made when a write first has to wait
         self._on_room = on_room
         self._queue: _Queue | None = None  # while writes wait
 
@@ -61,6 +62,8 @@ class Writes:
             # already.
             queue = self._queue = deque()
             write = _resumed(write, obstacle)
+            if self._owner is None:
+                self._owner = TaskOwner(f"websocket {self._peer}")
             self._owner.spawn(self._work_off(queue), name="write")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append((write, done))

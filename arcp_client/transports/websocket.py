@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import cached_property
 from ssl import SSLContext
 from typing import Any, Final, Protocol
 
@@ -89,15 +90,18 @@ class WebSocketTransport:
         self._receiving = False
         self._vacated: asyncio.Future[None] | None = None
         self._largest = 0
-        owner = TaskOwner(f"websocket {peer}")
-        self._writes = Writes(owner, on_room=self._late_pong)
+        self._writes = Writes(peer, on_room=self._late_pong)
         self._pong: bytes | None = None
-        self._ending = Ending(owner, teardown=self._close, abort=self._abort)
 
     def __repr__(self) -> str:
         return f"<WebSocketTransport {self._peer}>"
 
     close_is_bounded: Final = True
+
+    @cached_property
+    def _ending(self) -> Ending:  # most links of a process may be idle
+        owner = TaskOwner(f"websocket {self._peer}")
+        return Ending(owner, teardown=self._close, abort=self._abort)
 
     async def send(self, frame: bytes) -> None:
         """Pass one frame to the link, as a text message.
