@@ -1,8 +1,10 @@
-"""What a client costs that has nothing to do: its tasks, timers and wake-ups."""
+"""What a client costs that has nothing to do: its tasks, timers, wake-ups and memory."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +20,7 @@ from arcp_client.testing import ScriptedRuntime, VirtualClock
 from arcp_client.testing.scripted import Emit, Finish, Wait
 
 COUNT = 20
+ROOMS = ("_client", "_dispatch", "_link", "_protocol")
 HEARTBEAT = 30.0  # seconds
 
 
@@ -74,6 +77,25 @@ async def test_idle_clients_have_one_timer_each_and_one_for_the_clocks_of_all() 
         async with connected(COUNT):
             waiting = Counter(name for name, timer in timers if not timer.cancelled())
     assert waiting == {"Driver._tick": COUNT, "SleepDetector._look": 1}
+
+
+async def test_an_idle_client_takes_little_memory() -> None:
+    """What only jobs, observers, hooks or a congested link need is made on first use."""
+    rooms = [tracemalloc.Filter(True, f"*/arcp_client/{room}/*") for room in ROOMS]
+
+    def held() -> int:
+        gc.collect()
+        taken = tracemalloc.take_snapshot().filter_traces(rooms)
+        return sum(trace.size for trace in taken.traces)
+
+    async with connected(COUNT):  # what the first clients of a process make stays
+        tracemalloc.start()
+        try:
+            before = held()
+            async with connected(COUNT):
+                assert (held() - before) / COUNT < 13 * 1024
+        finally:
+            tracemalloc.stop()
 
 
 async def test_a_lone_event_plans_one_wake_up_for_its_acknowledgement(clock: VirtualClock) -> None:
