@@ -102,8 +102,9 @@ def forked() -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
-    from tests.forks import execute_child  # POSIX only
+    from tests.forks import execute_child, prepare  # POSIX only
 
+    prepare()  # so that its imports do not count in the time limits of the first test
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess.Popen, "_execute_child", execute_child)
         yield
