@@ -140,7 +140,6 @@ class FanOut:
                 backlog = outstanding
         if not backlog:
             self._heaviest = 0
-            self._weighed = (0, self.published)
         return backlog
 
     def weight(self, backlog: int, limit: int) -> int:

@@ -277,11 +277,7 @@ class BatchLane(SessionLane):
         if not queue or (self._seconds and not self._due and len(queue) < self._full):
             raise IndexError
         self._due = False
-        if len(queue) <= self._count:
-            events = list(queue)
-            queue.clear()
-        else:
-            events = [queue.popleft() for _ in range(self._count)]
+        events = [queue.popleft() for _ in range(min(len(queue), self._count))]
         self._current = events.copy()
         return events
 

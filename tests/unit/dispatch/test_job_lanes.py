@@ -1,12 +1,13 @@
 """Lanes of jobs: their number is bounded, and an event that concerns all jobs waits for each."""
 
+import asyncio
 from contextvars import copy_context
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_client import Order
+from arcp_client import Buffer, Order
 from arcp_client._dispatch.job_lanes import JobLanes
 from arcp_client.events import Completed, Event
 from tests.unit.dispatch.kit import SESSION, Hub, Tape, gap, log, turns
@@ -50,6 +51,16 @@ def test_lanes_of_jobs_that_never_end_do_not_accumulate() -> None:
         sink.step()
     assert len(lanes._table) <= 2048
     assert list(lanes) == []
+
+
+def test_up_to_1024_lanes_stay_without_events() -> None:
+    lanes, sink = lanes_and_sink()
+    for n in range(1024):
+        lanes.add([log(n, f"job_{n}")], 0.0, sink)
+        sink.step()
+    assert len(lanes._table) == 1024
+    lanes.add([log(1024, "job_1024")], 0.0, sink)
+    assert len(lanes._table) == 1
 
 
 def test_lanes_with_events_are_kept_however_many_there_are() -> None:
@@ -120,11 +131,53 @@ def test_the_oldest_arrival_is_that_of_the_first_event_that_waits() -> None:
     assert seen == [1.0, 1.0, 2.0, 5.0]
 
 
+def test_events_that_arrive_together_have_one_arrival_time() -> None:
+    """A time for each event would take as much memory as the event's place in the lane."""
+    lanes, sink = lanes_and_sink()
+    for n, now in enumerate((1.0, 2.0, 2.0, 2.0, 3.0)):
+        lanes.add([log(n)], now, sink)
+    [lane] = lanes
+    assert lane._later == [(1, 2.0), (4, 3.0)]
+
+
 def test_the_lane_of_a_job_stays_between_its_events() -> None:
     """A new one for each lone event would cost as much as the event."""
     lanes, sink = lanes_and_sink()
     lanes.add([log(1)], 0.0, sink)
     [lane] = sink.ready
     sink.step()
-    lanes.add([log(2)], 0.0, sink)
+    lanes.add([log(2, "job_2")], 0.0, sink)
+    sink.step()
+    lanes.add([log(3)], 0.0, sink)
     assert sink.ready == [lane]
+
+
+async def test_each_event_of_any_lane_is_reported_once_as_processed() -> None:
+    hub, tape = Hub(order=Order.JOB), Tape()
+    followed: list[int | None] = []
+    hub.back_pressure.follower = lambda event: followed.append(event.seq if event else None)
+    hub.on()(tape.handle)
+    hub.publish(log(1, "a"), log(2, "b"), gap(3), log(4, "a"))
+    tape.let_go(2, 3, 4)
+    await turns()
+    assert [seq for seq in followed if seq is not None] == [2]
+    tape.let_go(1)
+    await turns()
+    assert [seq for seq in followed if seq is not None] == [2, 1, 3, 4]
+
+
+async def test_a_paused_reader_continues_when_all_lanes_together_have_few_enough_events() -> None:
+    """D6."""
+    hub, tape = Hub(order=Order.JOB, buffer=Buffer(soft=4)), Tape()
+    hub.on()(tape.handle)
+    hub.publish(log(1, "a"), log(2, "a"), log(3, "b"), log(4, "b"), gap(5))
+    reader = asyncio.create_task(hub.back_pressure.caught_up())
+    for number in (1, 3):
+        tape.let_go(number)
+        await turns()
+        assert not reader.done()
+    tape.let_go(2)  # two are left, half of the soft limit
+    await turns()
+    assert reader.done()
+    tape.let_go(4, 5)
+    await turns()

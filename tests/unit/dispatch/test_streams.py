@@ -20,7 +20,7 @@ from arcp_client._wire.codec import EventFrame, decode
 from arcp_client.errors import ClientClosed
 from arcp_client.events import Event
 from arcp_client.testing.clock import VirtualClock
-from tests.unit.dispatch.kit import SESSION, Hub, log
+from tests.unit.dispatch.kit import SESSION, Hub, log, turns
 
 
 class Streams:
@@ -184,6 +184,17 @@ async def test_a_selection_passes_gaps_in_any_case() -> None:
     assert await anext(vendor) is unknown
 
 
+async def test_an_iterator_over_a_vendor_kind_gets_no_other_vendor_kind() -> None:
+    hub = Hub()
+    vendor = hub.events("acme.thing")
+    kinds = ("acme.other", "acme.thing", "other.thing")
+    hub.publish(
+        *(events.Unknown(seq=n, session_id=SESSION, kind=kind) for n, kind in enumerate(kinds, 1))
+    )
+    assert vendor.outstanding == 1
+    assert (await anext(vendor)).kind == "acme.thing"
+
+
 async def test_a_second_task_may_not_wait_for_the_same_iterator() -> None:
     hub = Hub()
     iterator = hub.events()
@@ -245,6 +256,75 @@ async def test_a_cut_iterator_counts_what_it_missed_and_goes_on_when_it_is_pulle
     assert (gap.first, gap.last, gap.reason) == (1, 12, "overflow")
     hub.publish(log(13))
     assert (await anext(iterator)).seq == 13
+
+
+async def test_a_gap_over_dropped_events_says_whose_events_they_were() -> None:
+    world = Streams()
+    of_job = world.make("job_1").iterate(EventFilter())
+    of_session = world.hub.events()
+    world.push(log(3), log(4))
+    world.hub.publish(log(3), log(4))
+    for iterator, job_id in ((of_job, "job_1"), (of_session, None)):
+        assert isinstance(iterator, Iteration)
+        iterator.cut()
+        iterator.extend([log(5)], 0.0)
+        gap = await anext(iterator)
+        assert isinstance(gap, Gap)
+        assert (gap.seq, gap.first, gap.last) == (3, 3, 5)
+        assert (gap.session_id, gap.job_id) == (SESSION, job_id)
+
+
+async def test_a_gap_over_events_without_numbers_has_the_numbers_that_are_known() -> None:
+    iterator: Iteration[Event] = Iteration(EventFilter())
+
+    async def after_cuts(*numbers: int | None) -> tuple[int | None, int | None, int | None]:
+        for seq in numbers:
+            iterator.extend([events.Log(seq=seq, session_id=SESSION, message="")], 0.0)
+            iterator.cut()
+        gap = await anext(iterator)
+        assert isinstance(gap, Gap)
+        return gap.seq, gap.first, gap.last
+
+    assert await after_cuts(None) == (None, 0, None)
+    assert await after_cuts(None, 7) == (None, 0, 7)
+    assert await after_cuts(7, None) == (7, 7, 7)
+    assert await after_cuts(7, 8) == (7, 7, 8)
+
+
+async def test_the_terminal_event_stays_behind_the_gap_over_dropped_events() -> None:
+    world = Streams()
+    iterator = world.make("job_1").iterate(EventFilter())
+    world.push(log(1), log(2))
+    iterator.cut()
+    world.push(log(3), done(4))
+    assert [event.seq async for event in iterator] == [1, 4]
+
+
+@pytest.mark.parametrize("read", ["nothing", "one", "a batch", "replayed", "cut"])
+async def test_a_closed_iterator_has_no_events_and_lets_the_reader_continue(read: str) -> None:
+    """D6, D8."""
+    hub = Hub(buffer=Buffer(soft=4))
+    iterator = hub.events()
+    assert isinstance(iterator, Iteration)
+    if read == "replayed":
+        iterator.prepend([log(0)])
+    hub.publish(*(log(seq) for seq in range(1, 6)))
+    if read == "one":
+        await anext(iterator)
+    elif read == "a batch":
+        await iterator.batch(0, 2)
+    reading = asyncio.create_task(hub.back_pressure.caught_up())
+    await asyncio.sleep(0)
+    if read == "cut":
+        iterator.cut()
+    iterator.close()
+    await turns()
+    assert reading.done()
+    assert iterator.outstanding == 0
+    with pytest.raises(StopAsyncIteration):
+        await iterator.batch(0, 9)
+    with pytest.raises(StopAsyncIteration):
+        await anext(iterator)
 
 
 async def test_an_iterator_is_cut_after_a_whole_stall_without_a_pull(clock: VirtualClock) -> None:
@@ -351,6 +431,27 @@ async def test_batches_end_after_the_terminal_event() -> None:
     assert world.streams.outstanding == 0
 
 
+@pytest.mark.parametrize("queued", [True, False], ids=["queued", "replayed"])
+async def test_an_iterator_over_a_job_has_no_event_behind_the_terminal_one(queued: bool) -> None:
+    """D8: also if the events of the job come again after its end."""
+
+    def made() -> Iteration[Event]:
+        iterator: Iteration[Event] = Iteration(EventFilter(), until_terminal=True)
+        if queued:
+            iterator.extend([log(1), done(2), log(3)], 0.0)
+        else:
+            iterator.prepend([log(1), done(2)])
+            iterator.extend([log(3)], 0.0)
+        return iterator
+
+    assert [event.seq async for event in made()] == [1, 2]
+    iterator = made()
+    assert [event.seq for event in await iterator.batch(0, 9)] == [1, 2]
+    with pytest.raises(StopAsyncIteration):
+        await iterator.batch(2, 9)
+    assert iterator.outstanding == 0
+
+
 async def test_a_cut_between_batches_leaves_the_batch_and_is_a_gap_after_it() -> None:
     world = Streams()
     iterator = world.make("job_1").iterate(EventFilter())
@@ -378,6 +479,46 @@ async def test_every_event_of_a_batch_is_reported_once_as_processed() -> None:
     await iterator.batch(0, 9)
     iterator.settle(2)
     assert [seq for seq in followed if seq is not None] == [1, 2]
+
+
+async def test_a_paused_reader_continues_as_soon_as_a_batch_is_processed_far_enough() -> None:
+    """D6."""
+    hub = Hub(buffer=Buffer(soft=4))
+    iterator = hub.events()
+    assert isinstance(iterator, Iteration)
+    hub.publish(*(log(seq) for seq in range(1, 6)))
+    await iterator.batch(0, 9)
+    reading = asyncio.create_task(hub.back_pressure.caught_up())
+    await asyncio.sleep(0)
+    iterator.settle(2)
+    await turns()
+    assert not reading.done()
+    iterator.settle(3)
+    await turns()
+    assert reading.done()
+
+
+async def test_a_reader_that_has_asked_for_its_first_batch_is_not_stuck(
+    clock: VirtualClock,
+) -> None:
+    """D8: an iterator is cut only after a whole stall in which no batch is requested."""
+    hub = Hub(buffer=Buffer(soft=4, hard=8), timeouts=Timeouts(stall=10))
+    iterator = hub.events()
+    assert isinstance(iterator, Iteration)
+    hub.publish(*(log(seq) for seq in range(1, 21)))
+    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reading = asyncio.create_task(hub.back_pressure.caught_up())
+    waiting = asyncio.create_task(hub.back_pressure.wait_for(outcome, result=True))
+    await clock.settle()
+    await clock.advance(6)
+    assert len(await iterator.batch(0, 2)) == 2
+    await clock.advance(13.9)  # it looks at 10 and at 20 s
+    assert iterator.outstanding == 20
+    await clock.advance(0.2)
+    assert iterator.outstanding == 2  # the batch
+    await reading
+    outcome.set_result(None)
+    await waiting
 
 
 def decoded(count: int) -> EventRun:

@@ -47,6 +47,7 @@ def test_an_envelope_carries_what_it_is_given() -> None:
         job_id="j",
         trace_id="ab" * 16,
         event_seq=2**63 - 1,
+        extensions={"x-vendor.acme.a": [1]},
     )
 
     assert json.loads(data) == {
@@ -57,6 +58,7 @@ def test_an_envelope_carries_what_it_is_given() -> None:
         "job_id": "j",
         "trace_id": "ab" * 16,
         "event_seq": 2**63 - 1,
+        "extensions": {"x-vendor.acme.a": [1]},
         "payload": {"kind": "log"},
     }
     assert b"\n" not in data
@@ -317,6 +319,14 @@ def test_a_refusal_says_why() -> None:
         snapshot(CYCLE)
     with pytest.raises(ValueError, match="object"):
         snapshot(object())
+
+
+def test_the_words_of_another_library_in_a_refusal_are_cut_at_80_characters() -> None:
+    with pytest.raises(ValueError, match="not a JSON value") as caught:
+        snapshot(msgspec.Raw(b"9" * 5000))
+    reason = str(caught.value).removeprefix("not a JSON value: ")
+    assert len(reason) == 80
+    assert str(caught.value.__cause__).startswith(reason)
 
 
 @pytest.mark.parametrize(
