@@ -386,6 +386,28 @@ def test_a_history_in_order_is_no_reason_to_wait_for_all_of_it(go: Go) -> None:
     assert [go.session.ackable(mark) for mark in range(4)] == [0, 1, 2, 3]
 
 
+def test_copies_behind_a_history_in_order_are_no_reason_to_wait_for_all_of_it(go: Go) -> None:
+    nonce = go.watch()
+    for number in (1, 2, 3, 1, 2, 3):
+        go.event(None, A, number)
+    go.pong(nonce)
+    assert [event.seq for event in go.events] == go.numbers == [1, 2, 3]
+    assert [go.session.ackable(mark) for mark in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_new_session_knows_no_numbers_that_were_sorted_in_the_one_before(go: Go) -> None:
+    nonce = go.watch()
+    for number in (3, 1, 2):
+        go.event(None, A, number)
+    go.pong(nonce)
+    go.cut()
+    go.connect()  # resumed
+    assert (go.session.ackable(2), go.session.reorder_block_end(2)) == (0, 3)
+    go.cut()
+    go.connect(session_id="another")
+    assert (go.session.ackable(2), go.session.reorder_block_end(2)) == (2, 2)
+
+
 # ------------------------------------------------------------------ any mixture
 
 _LOGS = st.lists(
@@ -509,6 +531,58 @@ def test_a_history_asked_for_anew_ends_with_its_own_pong() -> None:
 
 
 # ------------------------------------------------------------------ what else comes meanwhile
+
+
+def test_a_refused_history_does_not_release_another_one(go: Go) -> None:
+    go.ask(names.SUBSCRIBE, job_id=B, history=True)
+    go.ask(names.SUBSCRIBE, job_id=A, history=True)
+    _, _, second, ping = (go.sent.pop(0) for _ in range(4))
+    go.error(names.JOB_NOT_FOUND, job_id=B)
+    go.confirmed(second)
+    go.event(None, A, 2)
+    go.event(None, A, 1)
+    assert go.events == []
+    go.pong(ping["payload"]["nonce"])
+    assert go.numbers == [1, 2]
+
+
+def test_only_copies_of_the_same_event_of_the_same_job_are_skipped(go: Go) -> None:
+    nonce = go.watch()
+    for job_id, number, id in ((B, 1, "x"), (B, 2, "x"), (A, 1, "x"), (A, 2, ""), (A, 3, "")):
+        go.seq += 1
+        Table.event(go, go.seq, job_id, number, id=id)
+    go.pong(nonce)
+    assert [number for job_id, number in go.came if job_id == A] == [1, 2, 3]
+
+
+def test_events_behind_a_history_are_delivered_together(go: Go) -> None:
+    def received(*numbers: int) -> list[int]:
+        frames = []
+        for number in numbers:
+            go.seq += 1
+            payload = {"kind": "progress", "body": {"current": number}}
+            frame = {"type": names.EVENT, "id": f"e{number}", "job_id": A, "event_seq": go.seq}
+            frames.append(json.dumps({**frame, "payload": payload}).encode())
+        return [event.current for event in go.session.receive(frames, go.now)]  # type: ignore[attr-defined]
+
+    nonce = go.watch()
+    assert received(1, 2) == []
+    go.pong(nonce)
+    assert go.numbers == [1, 2]
+    assert received(3, 4, 5) == [3, 4, 5]
+
+
+def test_a_history_that_is_asked_for_again_comes_again(go: Go) -> None:
+    for _ in range(2):
+        nonce = go.watch()
+        for number in (2, 1, 2):
+            go.event(None, A, number)
+        go.pong(nonce)
+        go.session.unsubscribe(A, go.now)
+        go.do()
+        go.said(names.UNSUBSCRIBE)
+        go.pong(go.said(names.PING)["payload"]["nonce"])
+    assert go.numbers == [1, 2, 1, 2]
 
 
 def test_a_refused_watch_without_history_releases_no_other_jobs_history(go: Go) -> None:

@@ -165,6 +165,28 @@ async def test_of_many_jobs_with_iterators_those_with_outstanding_events_are_loo
     assert not world.streams._busy
 
 
+async def test_the_oldest_arrival_is_that_of_the_first_event_that_waits_in_any_iterator() -> None:
+    world = Streams()
+    first, second = (world.make(job).iterate(EventFilter()) for job in ("job_1", "job_2"))
+    assert world.streams.since() is None
+    for seq, job, now in (
+        (1, "job_2", 1.0),
+        (2, "job_1", 2.0),
+        (3, "job_2", 2.0),
+        (4, "job_1", 4.0),
+    ):
+        world.streams.accept([log(seq, job)], now, 1)
+    seen = [world.streams.since()]
+    for iterator in (second, second, first):
+        await anext(iterator)
+        seen.append(world.streams.since())
+    assert seen == [1.0, 1.0, 2.0, 2.0]  # the event that was given last is being handled
+    await second.aclose()
+    assert world.streams.since() == 2.0
+    await first.aclose()
+    assert world.streams.since() is None
+
+
 def _with_one(world: Streams, stream: JobStream) -> EventIterator[Event]:
     iterator = stream.iterate(EventFilter())
     world.push(log(1))
@@ -349,6 +371,35 @@ async def test_an_iterator_is_cut_after_a_whole_stall_without_a_pull(clock: Virt
     await reading
     outcome.set_result(None)
     await waiting
+
+
+async def test_an_iterator_is_cut_only_while_a_result_is_awaited(clock: VirtualClock) -> None:
+    """D8: else nothing needs the reader."""
+    hub = Hub(buffer=Buffer(soft=4, hard=8), timeouts=Timeouts(stall=10))
+    gate = hub.back_pressure
+
+    async def awaited(seconds: float, *, result: bool) -> None:
+        waiting = asyncio.create_task(
+            gate.wait_for(asyncio.get_running_loop().create_future(), result=result)
+        )
+        await clock.advance(seconds)
+        waiting.cancel()
+        await clock.settle()
+
+    await awaited(1, result=True)
+    iterator = hub.events()
+    hub.publish(*(log(seq) for seq in range(1, 21)))
+    reading = asyncio.create_task(gate.caught_up())
+    await clock.advance(100)
+    await awaited(100, result=False)
+    await awaited(9.9, result=True)
+    await awaited(9.9, result=True)
+    await clock.advance(100)
+    assert iterator.outstanding == 20
+    assert not reading.done()
+    await awaited(10.1, result=True)
+    assert iterator.outstanding == 0
+    assert reading.done()
 
 
 async def test_a_gap_of_the_session_reaches_the_iterators_of_every_open_job() -> None:

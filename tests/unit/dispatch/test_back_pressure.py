@@ -1,0 +1,90 @@
+"""When a paused reader continues, and what it asks of consumers meanwhile (D6)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from arcp_client import Buffer, Order
+from arcp_client._dispatch.back_pressure import BackPressure, Reading
+from arcp_client._dispatch.slow_consumers import SLOW_AFTER
+from arcp_client.events import Event
+from arcp_client.testing import VirtualClock
+from tests.unit.dispatch.kit import Hub, Tape, log, turns
+from tests.unit.dispatch.test_slow_consumers import Behind
+from tests.unit.dispatch.test_streams import sized
+
+
+@pytest.mark.parametrize("order", list(Order))
+async def test_a_reader_that_paused_for_bytes_continues_with_the_event_that_makes_room(
+    order: Order,
+) -> None:
+    hub, tape = Hub(order=order, buffer=Buffer(soft=100, bytes=2500)), Tape()
+    gate = hub.back_pressure
+    hub.on()(tape.handle)
+    hub.publish(sized(1, 1000), sized(2, 1000), sized(3, 1000))
+    assert gate.decide() is Reading.HELD
+    reader = asyncio.create_task(gate.caught_up())
+    await turns()
+    assert not reader.done()
+    assert gate.heavy
+    tape.let_go(1)
+    await turns()
+    assert reader.done()
+    assert not gate.heavy  # the next pause may be for the number of events
+    tape.let_go(2, 3)
+    await turns()
+
+
+async def test_slow_consumers_are_looked_for_at_each_check_and_once_in_a_long_pause(
+    clock: VirtualClock,
+) -> None:
+    looked: list[float] = []
+    gate = BackPressure(
+        Buffer(),
+        Behind(),
+        request_pending=lambda: False,
+        stall=60.0,
+        check_slow=lambda: looked.append(clock.time()),
+        check_loop=lambda: None,
+    )
+    assert gate.decide() is Reading.ON
+    assert looked == [0.0]
+    for seconds in (SLOW_AFTER / 2, 10.0):
+        reader = asyncio.create_task(gate.caught_up())
+        await clock.advance(seconds)
+        gate.progress()
+        await reader
+    assert looked == [0.0, SLOW_AFTER / 2 + SLOW_AFTER]
+
+
+@pytest.mark.parametrize("of_event", [True, False])
+async def test_while_a_handler_waits_for_an_event_only_the_bytes_are_limited(
+    of_event: bool,
+) -> None:
+    """D6: the event may stand behind any number of others."""
+    hub = Hub(buffer=Buffer(soft=2, hard=4, bytes=100_000))
+    gate = hub.back_pressure
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def handler(event: Event) -> None:
+        if event.seq == 1:
+            if of_event:
+                await gate.wait_for(future)
+            else:
+                with gate.awaiting(future):
+                    await future
+
+    hub.on()(handler)
+    hub.publish(*(log(seq) for seq in range(1, 6)))
+    await turns()
+    assert gate.urgent is of_event
+    assert gate.room is of_event
+    assert gate.decide() is (Reading.ON if of_event else Reading.ASIDE)
+    hub.publish(sized(6, 100_000))
+    assert gate.decide() is Reading.ASIDE
+    future.set_result(None)
+    await turns()
+    assert not gate.urgent
+    assert gate.decide() is Reading.ON
