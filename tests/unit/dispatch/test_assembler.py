@@ -48,6 +48,37 @@ def test_chunks_ahead_of_a_missing_one_wait_for_it() -> None:
     assert joined(text(2, "c"), text(0, "a"), text(1, "b")) == "abc"
 
 
+class Chunks:
+    """A log of chunks."""
+
+    def __init__(self) -> None:
+        self.kept: list[ResultChunk] = []
+        self.closed = 0
+
+    def append(self, chunk: ResultChunk) -> None:
+        self.kept.append(chunk)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_log_gets_each_chunk_once_and_is_closed_with_the_result(failed: bool) -> None:
+    log = Chunks()
+    assembler = Assembler("job_1", log=lambda: log)
+    chunks = [text(0, "a"), text(2, "c"), text(1, "b")]
+    for chunk in (*chunks, chunks[0], chunks[1]):
+        assembler.add(chunk)
+    assert (log.kept, log.closed) == (chunks, 0)
+    if failed:
+        assembler.fail(JobLost("gone"))
+    else:
+        assembler.finish("res_1")
+    assembler.fail(JobLost("again"))
+    assembler.add(text(3, "d"))
+    assert (log.kept, log.closed) == (chunks, 1)
+
+
 @pytest.mark.parametrize("numbers", [(0, 2), (1, 2)])
 def test_a_missing_chunk_makes_the_result_incomplete(numbers: tuple[int, ...]) -> None:
     """Never joined over a hole, nor from the middle on."""

@@ -119,6 +119,31 @@ async def test_handlers_that_wait_for_each_other_are_refused_at_once(clock: Virt
     assert clock.time() < PATIENCE
 
 
+async def test_handlers_whose_tasks_wait_for_each_other_are_refused_after_patience(
+    clock: VirtualClock,
+) -> None:
+    """D10."""
+    hub = hub_of()
+    outcomes: list[tuple[str, float]] = []
+
+    async def first(event: events.Event) -> None:
+        try:
+            await asyncio.create_task(until_done(hub, two))
+        except WouldDeadlock:
+            outcomes.append(("refused", clock.time()))
+
+    async def second(event: events.Event) -> None:
+        await asyncio.sleep(1)
+        await asyncio.create_task(until_done(hub, one))
+        outcomes.append(("second", clock.time()))
+
+    one = hub.subscribe(first)
+    two = hub.subscribe(second)
+    hub.publish(log(1))
+    await clock.advance(2 * PATIENCE)
+    assert outcomes == [("refused", PATIENCE), ("second", PATIENCE)]
+
+
 async def test_a_chain_that_ends_is_no_circle(clock: VirtualClock) -> None:
     """D10."""
     hub = hub_of()

@@ -9,6 +9,7 @@ import pytest
 
 from arcp_client import JobHandle
 from arcp_client._client.job_table import JobTable
+from arcp_client._dispatch.early_events import EarlyEvents
 from arcp_client._wire.replies import Accepted
 from arcp_client.events import Completed, Event, Gap
 from arcp_client.models import Lease, LeaseConstraints
@@ -146,3 +147,18 @@ async def test_the_last_1024_that_were_given_up_are_remembered(
     push(table, log(65 + later, "job_1"))
     assert (table.get("job_1") is None) == remembered
     table.close(lambda: ValueError())  # type: ignore[arg-type,return-value]
+
+
+async def test_a_job_that_was_given_up_and_is_accepted_after_all_may_be_unknown_once_more(
+    clock: VirtualClock,
+) -> None:
+    given_up: list[str] = []
+    early = EarlyEvents(in_use=lambda job_id: False, drop=given_up.append)
+    assert early.admits("job_1")
+    await clock.advance(30)
+    assert given_up == ["job_1"]
+    assert not early.admits("job_1")
+    assert not early.claim("job_1")  # it has no time limit any more
+    assert early.admits("job_1")
+    assert early.claim("job_1")
+    early.close()

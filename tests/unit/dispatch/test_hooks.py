@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from arcp_client._dispatch.hooks import Hooks
 from tests.unit.dispatch.kit import turns
 
@@ -40,3 +42,23 @@ async def test_a_closed_hook_ends_its_queued_calls_and_begins_no_others() -> Non
     hooks.emit(3)
     await turns()
     assert seen == [1, 2]
+
+
+async def test_a_hook_that_raises_is_logged_and_called_for_the_next_value(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[int] = []
+    hooks: Hooks[int] = Hooks("on_test")
+
+    def hook(value: int) -> None:
+        seen.append(value)
+        raise ValueError("no")
+
+    hooks.add(hook)
+    hooks.emit(1)
+    hooks.emit(2)
+    await turns()
+    assert seen == [1, 2]
+    assert [record.getMessage() for record in caplog.records] == ["a hook of on_test raised"] * 2
+    assert caplog.records[0].exc_info is not None
+    hooks.close()

@@ -189,22 +189,55 @@ async def test_a_handlers_own_timeout_never_touches_the_publisher() -> None:
     assert ends == ["timeout", "timeout"]
 
 
-async def test_a_handler_that_cancels_its_own_task_ends_its_registration_alone() -> None:
-    """D5: nothing waits for it any more, and nobody else notices."""
+def cancel_this_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+async def test_a_handler_that_cancels_its_own_task_has_failed_and_the_next_call_comes() -> None:
+    """D5: nothing waits for it any more, and no other handler notices."""
     hub, other = Hub(), Tape()
+    called: list[int | None] = []
 
     @hub.on()
     async def handle(event: events.Event) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
+        called.append(event.seq)
+        cancel_this_task()
         await asyncio.sleep(0)
 
     hub.subscribe(other.free)
     hub.publish(log(1), log(2))
-    await turns()
-    assert other.ends == [1, 2]
+    await turns(20)
+    assert called == other.ends == [1, 2]
     assert hub.mark == 2
+
+
+async def test_an_on_error_that_cancels_its_own_task_ends_its_registration_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """D5."""
+    hub, other = Hub(), Tape()
+    called: list[int | None] = []
+
+    def handle(event: events.Event) -> None:
+        called.append(event.seq)
+        raise ValueError("no")
+
+    async def on_error(event: events.Event, error: Exception) -> None:
+        cancel_this_task()
+        await asyncio.sleep(0)
+
+    registration = hub.subscribe(handle, on_error=on_error)
+    hub.subscribe(other.free)
+    hub.publish(log(1), log(2))
+    await turns(20)
+    hub.publish(log(3))
+    await turns()
+    assert called == [1]
+    assert other.ends == [1, 2, 3]
+    assert (registration.lag, hub.mark) == (0, 3)
+    assert "is not called any more" in caplog.text
 
 
 async def test_handlers_may_be_plain_functions_and_callable_objects() -> None:

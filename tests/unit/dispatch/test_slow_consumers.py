@@ -14,13 +14,14 @@ from arcp_client.testing import VirtualClock
 
 
 class Behind:
-    """A consumer with a number of outstanding events, the oldest of which arrived at 0.0."""
+    """A consumer with a number of outstanding events, and the arrival time of the oldest one."""
 
     def __init__(self) -> None:
         self.outstanding = 0
+        self.arrived = 0.0
 
     def since(self) -> float:
-        return 0.0
+        return self.arrived
 
     @property
     def backlog(self) -> int:
@@ -87,6 +88,23 @@ async def test_an_episode_ends_at_half_of_the_soft_limit(
     assert check(low) == 1
     assert check(soft) == 2
     assert found[0].events == soft
+
+
+async def test_an_episode_begins_when_the_oldest_event_has_waited_long_enough(
+    clock: VirtualClock,
+) -> None:
+    await clock.advance(100)
+    consumer = Behind()
+    consumer.outstanding, consumer.arrived = 4, clock.time()
+    found: list[Episode] = []
+    slow = SlowConsumers(4, cast(Any, [consumer]), found.append)
+    slow.check()
+    await clock.advance(SLOW_AFTER * 0.9)
+    slow.check()
+    assert found == []
+    await clock.advance(SLOW_AFTER)
+    slow.check()
+    assert [(one.events, one.seconds) for one in found] == [(4, pytest.approx(1.9 * SLOW_AFTER))]
 
 
 def test_a_reader_that_stops_because_the_file_is_full_wants_to_know_of_progress() -> None:

@@ -209,3 +209,22 @@ def test_one_that_was_never_sent_has_nothing_to_end() -> None:
     table.wait(30)
     table.connect()
     assert said(table, names.UNSUBSCRIBE) == []
+
+
+@pytest.mark.parametrize("spoken", ["python", "typescript", "csharp"])
+def test_a_plan_that_waits_for_its_turn_asks_for_nothing_once_its_job_is_left(spoken: str) -> None:
+    """These runtimes get one request at a time."""
+    table = Strict(spoken=spoken)
+    for job_id in ("job_a", "job_b"):
+        table.ask(names.SUBSCRIBE, job_id=job_id)
+        table.confirm(job_id)
+        table.sent.clear()  # pings
+    table.cut()
+    table.connect(session_id="another")
+    subscribe = table.said(names.SUBSCRIBE)
+    assert subscribe["payload"]["job_id"] == "job_a"
+    table.session.unsubscribe("job_b", table.now)
+    table.do()
+    table.confirmed(subscribe)
+    table.alive(20)
+    assert "job_b" not in [frame["payload"]["job_id"] for frame in said(table, names.SUBSCRIBE)]
