@@ -170,14 +170,16 @@ class Ingress:
         whole = True
         if spill:
             little = spill.size + self._back_pressure.weight <= 2 * self._keep
-            if little and self._driver.session.state is State.LIVE:
+            live = self._driver.session.state is State.LIVE
+            if little and live:
                 for frame in spill:
                     self._driver.received((frame,))
             else:
                 whole = False
                 _log.warning(
-                    "the link ended while %d events waited on disk: the resume requests them again",
+                    "the link ended while %d events waited on disk: %s",
                     len(spill),
+                    "the resume requests them again" if live else "they were not handled",
                     extra=log_fields(session=self._driver.session.session_id),
                 )
             spill.clear()

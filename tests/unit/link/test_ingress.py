@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -182,18 +181,23 @@ async def test_a_small_file_is_read_when_its_link_ends_and_a_larger_one_is_asked
     assert behind.ingress.spilled == 0
     assert not behind.ingress.aside  # for the welcome of the next link
     assert behind.link.last == (behind.sent if kept else BUFFER.hard)
-    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert [record.args for record in warnings] == ([] if kept else [(10,)])
+    told = "the link ended while 10 events waited on disk: the resume requests them again"
+    assert caplog.messages == ([] if kept else [told])
 
 
-async def test_the_file_of_a_link_that_the_session_has_closed_is_not_read(
-    clock: VirtualClock, make: Make
+@pytest.mark.parametrize("state", [State.CLOSING, State.ENDED])
+async def test_what_is_in_the_file_when_the_session_is_closed_is_reported_as_not_handled(
+    make: Make, caplog: pytest.LogCaptureFixture, state: State
 ) -> None:
+    """No resume follows."""
     behind = make()
     await behind.set_aside(10)
-    behind.link.state = State.ENDED
+    behind.link.state = state
     assert not behind.ingress.link_lost()
     assert (behind.ingress.spilled, behind.link.last) == (0, BUFFER.hard)
+    assert caplog.messages == [
+        "the link ended while 10 events waited on disk: they were not handled"
+    ]
 
 
 async def test_a_link_that_ends_without_a_file_has_given_the_session_all_its_frames(
