@@ -133,7 +133,6 @@ class Checkpointer:
         self._token_waits = False
         self._epoch = 0
         self._requests = 0
-        self._attempted = 0
         self._flushing: list[tuple[int, asyncio.Future[bool]]] = []
         self._save_requested = asyncio.Event()
         self._flush_requested = asyncio.Event()
@@ -359,12 +358,10 @@ class Checkpointer:
                 succeeded = await self._save()
             except StoreLocked as error:
                 self._stopped = True  # a retry cannot succeed, and no more events may be delivered
-                self._attempted = self._requests
-                self._settle(False)
+                self._settle(self._requests, False)
                 self._fenced(error)
                 return
-            self._attempted = requests
-            self._settle(succeeded)
+            self._settle(requests, succeeded)
             if not succeeded:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY):
@@ -408,10 +405,10 @@ class Checkpointer:
                 type(error).__name__,
             )
 
-    def _settle(self, succeeded: bool) -> None:
+    def _settle(self, attempted: int, succeeded: bool) -> None:
         waiting, self._flushing = self._flushing, []
         for count, settled in waiting:
-            if count > self._attempted:
+            if count > attempted:
                 self._flushing.append((count, settled))
             elif not settled.done():
                 settled.set_result(succeeded)

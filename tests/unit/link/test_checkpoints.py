@@ -40,19 +40,21 @@ class Writing:
         urgent: whether a handler waits for a later event.
         error: what the store raises.
         hangs: a save waits for it.
+        snapshots: how often the writer has asked for a checkpoint.
         saved: the saved checkpoints.
         published: events, and the results of actions.
         held_back: how often the writer has said that events wait.
         fenced: the errors with which another client has taken the lock.
     """
 
-    def __init__(self, kept: Checkpoint | None = None) -> None:
+    def __init__(self, kept: Checkpoint | None = None, *, every: int = EVERY) -> None:
         self.session: str | None = None
         self.token = 0
         self.idle = False
         self.urgent = False
         self.error: Exception | None = None
         self.hangs: asyncio.Event | None = None
+        self.snapshots = 0
         self.saved: list[Checkpoint] = []
         self.published: list[Event | str] = []
         self.held_back = 0
@@ -65,7 +67,7 @@ class Writing:
             reorder_block_end=lambda number: number,
             idle=lambda: self.idle,
             urgent=lambda: self.urgent,
-            every=EVERY,
+            every=every,
             interval=INTERVAL,
             held_back=self._hold,
             fenced=self.fenced.append,
@@ -80,6 +82,7 @@ class Writing:
         self.saved.append(checkpoint)
 
     def _snapshot(self, reserved: int) -> Checkpoint | None:
+        self.snapshots += 1
         if self.session is None:
             return None
         return Checkpoint(self.session, f"token {self.token}", reserved=reserved)
@@ -109,8 +112,8 @@ async def make(clock: VirtualClock) -> AsyncIterator[Make]:
     """Starts a writer, and stops it after the test."""
     made: list[Writing] = []
 
-    def one(kept: Checkpoint | None = None) -> Writing:
-        made.append(Writing(kept))
+    def one(kept: Checkpoint | None = None, **options: int) -> Writing:
+        made.append(Writing(kept, **options))
         return made[-1]
 
     yield one
@@ -271,23 +274,26 @@ async def test_s10_a_later_process_begins_with_what_the_earlier_one_has_reserved
     assert writing.writer.seen == 11
 
 
+@pytest.mark.parametrize(
+    ("session", "fresh"), [("sess_2", True), (SESSION, True), ("sess_2", False)]
+)
 async def test_s10_events_that_wait_are_published_before_another_session_begins(
-    clock: VirtualClock, writing: Writing
+    clock: VirtualClock, writing: Writing, session: str, fresh: bool
 ) -> None:
     """No resume would bring them again. The new session begins with nothing reserved."""
     writing.writer.offer(logs(1, 5))
     writing.after("done")
     writing.writer.offer(logs(6))
     passed = writing.writer.passed()
-    writing.welcome("sess_2")
+    writing.welcome(session, fresh=fresh)
     assert writing.published == [log(1), log(5), "done", log(6)]
     assert passed.done()
     assert writing.writer.seen == 0
-    writing.writer.offer([log(1, "sess_2")])
+    writing.writer.offer([log(1, session)])
     assert len(writing.published) == 4
     await clock.settle()
-    assert writing.published[4:] == [log(1, "sess_2")]
-    assert (writing.saved[-1].session_id, writing.reserved[-1]) == ("sess_2", 4)
+    assert writing.published[4:] == [log(1, session)]
+    assert (writing.saved[-1].session_id, writing.reserved[-1]) == (session, 4)
 
 
 async def test_s5_a_save_that_began_before_a_welcome_does_not_store_its_token(
@@ -336,8 +342,22 @@ async def test_what_has_not_changed_is_not_saved_again(
     assert len(writing.saved) == 1
 
 
+async def test_nothing_is_looked_at_before_there_is_progress(
+    clock: VirtualClock, make: Make
+) -> None:
+    """Also if every event is to be saved."""
+    writing = make(every=1)
+    writing.welcome()
+    await clock.settle()
+    for _ in range(3):
+        writing.writer.processed(None)
+        await clock.settle()
+    assert writing.snapshots == 1
+
+
 async def test_a_flush_before_the_first_welcome_has_nothing_to_save(make: Make) -> None:
     writing = make()
+    assert writing.writer.seen == 0
     assert await writing.writer.flush()
     assert writing.saved == []
 
@@ -359,6 +379,19 @@ async def test_a_flush_waits_for_a_save_that_begins_after_it(
     writing.hangs.set()
     assert await flush
     assert writing.reserved == [4, 6, 8]
+
+
+async def test_the_first_save_may_fail(
+    clock: VirtualClock, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    writing = make()
+    writing.error = OSError("no room")
+    writing.welcome()
+    await clock.settle()
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    writing.error = None
+    assert await writing.writer.flush()
+    assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.WARNING]
 
 
 @pytest.mark.parametrize("by", ["time", "flush"])
