@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import Context, ContextVar
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
@@ -79,6 +80,9 @@ class HandlerLane(Protocol):
     def reached(self, count: int) -> asyncio.Future[None]:
         """A future that resolves when `done` has reached the count, or the lane has stopped."""
 
+    def blockers(self, count: int) -> Sequence[HandlerLane]:
+        """Other lanes whose present events are handled before `done` can reach the count."""
+
 
 _call: ContextVar[tuple[HandlerLane, int] | None] = ContextVar("arcp_client_call", default=None)
 
@@ -142,7 +146,27 @@ class WaitEdge(msgspec.Struct, frozen=True, eq=False):
     """A handler call waits for a lane to reach a count."""
 
     call: HandlerCall
-    goal: HandlerLane
+    lane: HandlerLane
+    count: int
+
+    @property
+    def goals(self) -> tuple[HandlerLane, ...]:
+        """The lanes that the call waits for."""
+        return (self.lane, *self.lane.blockers(self.count))
+
+    def closes_cycle(self, *, direct: bool = False) -> bool:
+        """Whether a lane that the call waits for waits, directly or indirectly, for the call.
+
+        Args:
+            direct: follow only waits of handlers themselves, since a handler need not wait for its
+                child tasks.
+        """
+
+        def waiting(lane: HandlerLane) -> Iterable[HandlerLane]:
+            edges = (e for e in lane.edges if e.call.running and (e.call.direct or not direct))
+            return chain.from_iterable(edge.goals for edge in edges)
+
+        return any(waits_for(goal, self.call.lane, waiting) for goal in self.goals)
 
 
 class WaitGraph:
@@ -181,13 +205,13 @@ class WaitGraph:
                 await self._wait_in(call, lane, count, what)
 
     async def _wait_in(self, call: HandlerCall, lane: HandlerLane, count: int, what: str) -> None:
-        if call.direct and _circular(lane, call.lane, direct=True):
+        edge = WaitEdge(call, lane, count)
+        if call.direct and edge.closes_cycle(direct=True):
             raise would_deadlock(call, what)
         reached = lane.reached(count)
-        edge = WaitEdge(call, lane)
         call.lane.edges.append(edge)
         try:
-            await self.guarded(reached, call, lambda: _circular(lane, call.lane), what)
+            await self.guarded(reached, call, edge.closes_cycle, what)
         finally:
             call.lane.edges.remove(edge)
             reached.cancel()
@@ -222,23 +246,6 @@ class WaitGraph:
             await (future if wait is None else wait)
         finally:
             timer.cancel()
-
-
-def _circular(start: HandlerLane, goal: HandlerLane, *, direct: bool = False) -> bool:
-    """Whether the running handler of ``start`` waits, directly or indirectly, for ``goal``.
-
-    Args:
-        start: the first lane.
-        goal: the other lane.
-        direct: follow only waits of handlers themselves, since a handler need not wait for its
-            child tasks.
-    """
-
-    def waiting(lane: HandlerLane) -> Iterable[HandlerLane]:
-        edges = lane.edges
-        return (e.goal for e in edges if e.call.running and (e.call.direct or not direct))
-
-    return waits_for(start, goal, waiting)
 
 
 def would_deadlock(call: HandlerCall, what: str) -> WouldDeadlock:

@@ -8,7 +8,7 @@ events after it are *held*.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from arcp_client._dispatch.deadlock import LaneOwner, set_call
 from arcp_client._dispatch.lanes import Lane
@@ -26,63 +26,59 @@ class JobLane(Lane):
     """The lane of one job.
 
     Attributes:
-        events: the outstanding events, oldest first. The first one is being handled, or is next.
-        arrived: arrival time of the first event.
-        latest: arrival time of the last event.
+        entries: the outstanding events and their arrival times, oldest first. The first one is
+            being handled, or is next.
+        held: how many of them are held. These are the newest ones.
     """
 
-    __slots__ = ("_lanes", "_later", "arrived", "events", "latest")
+    __slots__ = ("_lanes", "entries", "held")
 
     def __init__(self, lanes: JobLanes, registration: LaneOwner, gate: ReaderGate) -> None:
         super().__init__(registration, gate)
         self._lanes = lanes
-        self.events: deque[Event] = deque()
-        self.arrived = self.latest = 0.0
-        # The counts at which later arrival times begin. Most lanes are empty before there is one.
-        self._later: list[tuple[int, float]] | None = None
+        self.entries: deque[tuple[Event, float]] = deque()
+        self.held = 0
 
     @property
     def accepted(self) -> int:  # type: ignore[override]
         """The number of events that the lane has accepted."""
-        return self.done + len(self.events)
-
-    def mark_arrival(self, now: float) -> None:
-        """Note that the events after the present ones arrive at a later time than these."""
-        self._later = self._later or []
-        self._later.append((self.done + len(self.events), now))
-        self.latest = now
+        return self.done + len(self.entries)
 
     def waiting(self) -> Iterator[Event]:
-        return iter(self.events)
+        return (event for event, _ in self.entries)
 
     def since(self) -> float | None:
-        return self.arrived if self.events else None
+        return self.entries[0][1] if self.entries else None
 
     def clear_events(self) -> None:
-        self.events.clear()
+        self.entries.clear()
+        self.held = 0
+
+    def blockers(self, count: int) -> Sequence[Lane]:
+        if count <= self.accepted - self.held:
+            return ()
+        return [lane for lane in self._lanes if lane is not self]
 
     # -- for the operator
 
     def begin(self) -> Event:
         """Let the present task call the handler for the first event, and return that event."""
         set_call((self, self.done))
-        return self.events[0]
+        return self.entries[0][0]
 
     def end(self) -> bool:
-        """Count the first event as done. Returns whether the lane has another one."""
-        events, lanes = self.events, self._lanes
-        event = events.popleft()
+        """Count the first event as done. Returns whether the lane has another one to handle."""
+        entries, lanes = self.entries, self._lanes
+        event, _ = entries.popleft()
         self.done += 1
         lanes.done += 1
-        if self._later and self._later[0][0] <= self.done:
-            self.arrived = self._later.pop(0)[1]
         if self.waiters:
             self._resolve_waiters()
         gate = self.gate
         if gate.watching and gate.follower is not None:
             gate.follower(event)
-        more = bool(events)
-        if event.terminal and not more:
+        more = len(entries) > self.held
+        if event.terminal and not entries:
             lanes.forget(event)
         if lanes.held:
             lanes.release_held()
@@ -97,7 +93,7 @@ class JobLanes:
     Attributes:
         accepted: number of events, held ones included.
         done: number of events whose handlers have ended.
-        held: the events, with their arrival times, that must wait for all lanes.
+        held: the held events, each with its lane, in the order of their arrival.
 
     Args:
         registration: the registration that owns the lanes.
@@ -111,55 +107,56 @@ class JobLanes:
         self._sweep_at = _LANES
         self.accepted = 0
         self.done = 0
-        self.held: deque[tuple[Event, float]] = deque()
+        self.held: deque[tuple[JobLane, Event]] = deque()
 
     def add(self, events: list[Event], now: float, sink: LaneSink[Event, object]) -> None:
-        """Queue events in their lanes, up to the first one that must wait for all lanes."""
+        """Queue events in their lanes. From the first one that concerns all jobs on, hold them."""
         self._sink = sink
         self.accepted += len(events)
-        if self.held:
-            self.held.extend((event, now) for event in events)
-            return
-        for at, event in enumerate(events):
-            if event.job_id is None or type(event) is Gap:
-                self._queue(events[:at], now)
-                self.held.extend((event, now) for event in events[at:])
-                self.release_held()
-                return
-        self._queue(events, now)
-
-    def _queue(self, events: list[Event], now: float) -> None:
-        table = self._table
+        table, held = self._table, self.held
         ready = []
         for event in events:
-            lane = table.get(event.job_id)
+            job_id = event.job_id
+            lane = table.get(job_id)
             if lane is None:
-                lane = table[event.job_id] = JobLane(self, self._registration, self._gate)
-            if not lane.events:
+                lane = table[job_id] = JobLane(self, self._registration, self._gate)
+            if held or job_id is None or type(event) is Gap:
+                held.append((lane, event))
+                lane.held += 1
+            elif not lane.entries:
                 ready.append(lane)
-                lane.arrived = lane.latest = now
-            elif lane.latest != now:
-                lane.mark_arrival(now)
-            lane.events.append(event)
+            lane.entries.append((event, now))
         if ready:
-            self._sink.run(ready)
+            sink.run(ready)
+        if held:
+            self.release_held()
         if len(table) > self._sweep_at:
             self._sweep()
 
     def _sweep(self) -> None:
-        self._table = {job_id: lane for job_id, lane in self._table.items() if lane.events}
+        self._table = {job_id: lane for job_id, lane in self._table.items() if lane.entries}
         self._sweep_at = max(_LANES, 2 * len(self._table))
 
     def release_held(self) -> None:
-        """If all lanes are done, queue a held event that concerns all jobs, or those before it."""
-        if len(self.held) < self.accepted - self.done:
+        """If only held events are outstanding, release the first, or those before the next that
+        concerns all jobs.
+        """
+        held = self.held
+        if len(held) < self.accepted - self.done:
             return
-        event, now = self.held.popleft()
-        together = [event]
-        if not _concerns_all(event):
-            while self.held and not _concerns_all(self.held[0][0]):
-                together.append(self.held.popleft()[0])
-        self._queue(together, now)
+        ready: list[JobLane] = []
+        while held:
+            lane, event = held[0]
+            concerns_all = event.job_id is None or type(event) is Gap
+            if concerns_all and ready:
+                break
+            held.popleft()
+            if lane.held == len(lane.entries):
+                ready.append(lane)
+            lane.held -= 1
+            if concerns_all:
+                break
+        self._sink.run(ready)
 
     def forget(self, event: Event) -> None:
         """Drop the lane of a job, whose terminal event has been handled."""
@@ -173,11 +170,10 @@ class JobLanes:
         self.held.clear()
         self.done = self.accepted
 
+    def get(self, job_id: str) -> JobLane | None:
+        """The lane of a job, if it has one."""
+        return self._table.get(job_id)
+
     def __iter__(self) -> Iterator[JobLane]:
         """The lanes with outstanding events."""
-        return iter([lane for lane in self._table.values() if lane.events])
-
-
-def _concerns_all(event: Event) -> bool:
-    """Whether the event is ordered relative to the events of all lanes (rule D2)."""
-    return event.job_id is None or isinstance(event, Gap)
+        return iter([lane for lane in self._table.values() if lane.entries])

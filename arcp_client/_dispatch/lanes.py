@@ -73,6 +73,10 @@ class Lane:
         """Whether the handler call with that ordinal is running, or runs next."""
         return self.done == number < self.accepted
 
+    def blockers(self, count: int) -> Sequence[Lane]:
+        """Other lanes whose present events are handled before `done` can reach the count."""
+        return ()
+
     def last_of(self, job_id: str) -> int | None:
         """The value that `done` has once the job's outstanding events are processed.
 

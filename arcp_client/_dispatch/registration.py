@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal, cast
 
 from arcp_client._dispatch.event_filter import EventFilter
@@ -205,38 +205,29 @@ class HandlerRegistration(Registration):
             return iter((self._lane,))
         return iter(self._by_job or ())
 
-    @property
-    def _held(self) -> Sequence[tuple[Event, float]]:
-        return () if self._by_job is None else self._by_job.held
-
     def waiting(self) -> Iterator[Event]:
         for lane in self.lanes:
             yield from lane.waiting()
-        for event, _ in self._held:
-            yield event
 
     def oldest(self, session_id: str) -> int | None:
         heads = [_first(lane.waiting(), session_id) for lane in self.lanes]
-        heads.append(_first((event for event, _ in self._held), session_id))
         return min((number for number in heads if number is not None), default=None)
 
     def since(self) -> float | None:
         moments = [lane.since() for lane in self.lanes]
-        if self._held:
-            moments.append(self._held[0][1])
         return min((moment for moment in moments if moment is not None), default=None)
 
     # -- for results
 
     def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
-        """The lanes with outstanding events of a job.
+        """The lane with outstanding events of a job, if there are any.
 
-        Each comes with the count that its `Lane.done` reaches once these events are processed.
+        It comes with the count that its `Lane.done` reaches once these events are processed.
         """
-        for lane in self.lanes:
-            count = lane.last_of(job_id)
-            if count is not None:
-                yield lane, count
+        lane = self._lane if self._by_job is None else self._by_job.get(job_id)
+        count = None if lane is None else lane.last_of(job_id)
+        if lane is not None and count is not None:
+            yield lane, count
 
     def drains(self, task: asyncio.Task[Any] | None) -> bool:
         """Whether this task calls the handler."""

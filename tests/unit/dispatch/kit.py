@@ -58,6 +58,8 @@ class Hub(EventMethods):
         self.fan_out = self._consumers.fan_out
         self.wait_graph = self._consumers.wait_graph
         self.back_pressure = self._consumers.back_pressure
+        self.barriers = self._consumers.barriers
+        self.drained = self._consumers.drained
         self.stopped: ArcpError | None = None
         self.published = 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client import Timeouts, events
+from arcp_client import Order, Timeouts, events
 from arcp_client._dispatch.deadlock import (
     calling,
     own_turn,
@@ -18,7 +18,7 @@ from arcp_client._dispatch.deadlock import (
 from arcp_client._dispatch.registration import HandlerRegistration
 from arcp_client.errors import WouldDeadlock
 from arcp_client.testing import VirtualClock
-from tests.unit.dispatch.kit import Hub, log, turns
+from tests.unit.dispatch.kit import Hub, gap, log, turns
 
 PATIENCE = 5.0
 
@@ -348,3 +348,48 @@ async def test_code_of_a_later_call_of_the_lane_waits_for_its_turn() -> None:
     gates[2].set()
     await own_turn()  # outside of a handler
     await turns()
+
+
+@pytest.mark.parametrize("child", [False, True], ids=["in the handler", "in a child task"])
+async def test_a_wait_for_an_event_that_is_held_behind_the_waiting_handler_is_refused(
+    clock: VirtualClock, child: bool
+) -> None:
+    """D2, D10: under Order.JOB, a gap and the events after it wait for the lanes of all jobs."""
+    hub = hub_of(order=Order.JOB)
+    refused: list[float] = []
+
+    async def handle(event: events.Event) -> None:
+        if event.seq != 1:
+            return
+        wait = hub.wait_graph.wait_for(hub.barriers("b"), "the result")
+        with pytest.raises(WouldDeadlock):
+            await (asyncio.create_task(wait) if child else wait)
+        refused.append(clock.time())
+
+    hub.subscribe(handle)
+    hub.publish(log(1, "a"), gap(2), log(3, "b"))
+    await clock.advance(2 * PATIENCE)
+    assert refused == [PATIENCE if child else 0.0]
+    assert hub.processed == 3
+
+
+async def test_a_wait_for_an_event_before_those_that_are_held_is_no_cycle(
+    clock: VirtualClock,
+) -> None:
+    """D10: the lane of job b reaches that event although a later one of it is held."""
+    hub = hub_of(order=Order.JOB)
+    waited: list[float] = []
+
+    async def handle(event: events.Event) -> None:
+        if event.seq == 1:
+            [(lane, count)] = hub.barriers("b")
+            await hub.wait_graph.wait_for([(lane, count - 1)], "the first event of b")
+            waited.append(clock.time())
+        elif event.seq == 2:
+            await asyncio.sleep(1)
+
+    hub.subscribe(handle)
+    hub.publish(log(1, "a"), log(2, "b"), gap(3), log(4, "b"))
+    await clock.advance(2 * PATIENCE)
+    assert waited == [1.0]
+    assert hub.processed == 4

@@ -181,3 +181,23 @@ async def test_a_paused_reader_continues_when_all_lanes_together_have_few_enough
     assert reader.done()
     tape.let_go(4, 5)
     await turns()
+
+
+async def test_a_drain_and_a_result_wait_for_events_that_are_held() -> None:
+    """D2, D9: behind an event that concerns all jobs, and so behind the lanes of other jobs."""
+    hub, tape = Hub(order=Order.JOB), Tape()
+    hub.on()(tape.handle)
+    hub.publish(log(1, "a"), gap(2), log(3, "b"), log(4, "b"))
+    await turns()
+    waits = [
+        asyncio.ensure_future(hub.wait_graph.wait_for(hub.barriers("b"), "the result")),
+        asyncio.ensure_future(hub.drained()),
+    ]
+    for n in (1, 2, 3):
+        tape.let_go(n)
+        await turns()
+        assert tape.ends[-1] == n
+        assert not any(wait.done() for wait in waits)
+    tape.let_go(4)
+    await asyncio.gather(*waits)
+    assert tape.ends == [1, 2, 3, 4]
