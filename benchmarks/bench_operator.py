@@ -27,7 +27,7 @@ import reactivex as rx
 from reactivex import operators as ops
 from reactivex.subject import Subject
 
-from arcp_client._rx.delivery import Delivery, publish
+from arcp_client._rx.delivery import HolderCount, publish
 from arcp_client.rx import EventChannel, concat_map_async, concat_map_async_by, stream
 
 PEERS = Path(__file__).parents[1] / "build" / "bench"
@@ -183,7 +183,7 @@ async def published(count: int, holders: bool) -> float:
 
     async def run() -> None:
         for number in range(count):
-            publish(Delivery(done), subject.on_next, number)
+            publish(HolderCount(done), subject.on_next, number)
         await ended
 
     return await timed(count, run)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from arcp_client._dispatch.deadlock import LaneOwner, set_call
 from arcp_client._dispatch.lanes import Lane
-from arcp_client._dispatch.reader_gate import ReaderGate
+from arcp_client._dispatch.reader_gate import ReaderGate, report_progress
 from arcp_client._rx.lanes import LaneSink
 from arcp_client.events import Event, Gap
 
@@ -75,16 +75,18 @@ class JobLane(Lane):
         if self.waiters:
             self._resolve_waiters()
         gate = self.gate
-        if gate.watching and gate.follower is not None:
-            gate.follower(event)
-        more = len(entries) > self.held
+        if gate.watching:
+            if gate.follower is not None:
+                gate.follower(event)
+            if gate.progress_wanted:
+                report_progress(gate, lanes.accepted - lanes.done)
+        if len(entries) > self.held:
+            return True
         if event.terminal and not entries:
             lanes.forget(event)
         if lanes.held:
             lanes.release_held()
-        if gate.watching and gate.progress_wanted:
-            self.report_progress(lanes.accepted - lanes.done)
-        return more
+        return False
 
 
 class JobLanes:

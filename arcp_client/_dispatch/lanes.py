@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any
 
 from arcp_client._dispatch.deadlock import LaneOwner, WaitEdge, set_call, set_first_call
-from arcp_client._dispatch.reader_gate import ReaderGate
+from arcp_client._dispatch.reader_gate import ReaderGate, report_progress
 from arcp_client._rx.delivery import Delivery
 from arcp_client._rx.sink import Sink
 from arcp_client.events import Event
@@ -96,12 +96,6 @@ class Lane:
         else:
             self.waiters.append((count, waiter))
         return waiter
-
-    def report_progress(self, outstanding: int) -> None:
-        """Report progress to the reader if it may continue with ``outstanding`` events left."""
-        gate = self.gate
-        if gate.heavy or outstanding == gate.low or not outstanding:
-            gate.progress()
 
     def abandon(self) -> None:
         """Drop the outstanding events, count them as done, and resolve all waiters."""
@@ -222,7 +216,7 @@ class SessionLane(Lane):
                 if gate.follower is not None:
                     gate.follower(self._at(done - 1))
                 if gate.progress_wanted:
-                    self.report_progress(self.accepted - done)
+                    report_progress(gate, self.accepted - done)
 
     def _at(self, number: int) -> Event:
         return next(

@@ -12,12 +12,13 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from arcp_client import _arguments as check
-from arcp_client._dispatch.reader_gate import ReaderGate
-from arcp_client._rx.delivery import Delivery, current_here
+from arcp_client._dispatch.reader_gate import ReaderGate, report_progress
+from arcp_client._rx.delivery import current_here
 from arcp_client._tasks import as_exception, pass_on
 from arcp_client.events import Event, Gap
 
@@ -119,16 +120,17 @@ class Notifications(Observable[Event]):
     def processed(self, delivery: _EventDelivery) -> None:
         """Count an event as processed by one observer."""
         del self._pending[delivery]
-        gate = self._gate
-        if gate.follower is not None:
-            gate.follower(delivery.event)
         if not self._pending and self._drained:
             waiting, self._drained = self._drained, []
             for future in waiting:
                 if not future.done():
                     future.set_result(None)
-        if gate.progress_wanted:
-            gate.progress()
+        gate = self._gate
+        if gate.watching:
+            if gate.follower is not None:
+                gate.follower(delivery.event)
+            if gate.progress_wanted:
+                report_progress(gate, len(self._pending))
 
     async def drained(self) -> None:
         """Wait until all operators of `arcp_client.rx` have processed their events."""
@@ -165,21 +167,22 @@ class Notifications(Observable[Event]):
             observer.end(error)
 
 
-class _EventDelivery(Delivery):
-    """One event on its way to one observer: the only object that is made for it."""
+class _EventDelivery(msgspec.Struct, eq=False):
+    """The `Delivery` of one event to one observer."""
 
-    __slots__ = ("_notifications", "arrived", "event")
+    notifications: Notifications
+    event: Event
+    arrived: float
+    holders: int = 1  # the call of the observer
 
-    def __init__(self, notifications: Notifications, event: Event, arrived: float) -> None:
-        self._holders = 1  # the call of the observer
-        self._notifications = notifications
-        self.event = event
-        self.arrived = arrived
+    def hold(self) -> _EventDelivery:
+        self.holders += 1
+        return self
 
     def release(self, processed: bool = True) -> None:
-        self._holders -= 1
-        if not self._holders:
-            self._notifications.processed(self)
+        self.holders -= 1
+        if not self.holders:
+            self.notifications.processed(self)
 
 
 class _Observer:

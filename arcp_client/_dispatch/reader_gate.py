@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from arcp_client.events import Event
 
-__all__ = ["ReaderGate"]
+__all__ = ["ReaderGate", "report_progress"]
 
 
 class ReaderGate(Protocol):
@@ -46,3 +46,16 @@ class ReaderGate(Protocol):
 
     async def wait_for(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
         """Wait for a future that an event resolves."""
+
+
+def report_progress(gate: ReaderGate, outstanding: int) -> None:
+    """Report progress to the reader if it may continue.
+
+    Called once for each processed event, while `ReaderGate.progress_wanted`.
+
+    Args:
+        gate: lets the reader continue.
+        outstanding: number of outstanding events of the calling consumer.
+    """
+    if gate.heavy or outstanding == gate.low or not outstanding:
+        gate.progress()

@@ -84,16 +84,26 @@ class ReplayBuffer:
         touched: ordinal of the last batch that was added, counted over the batches of all jobs.
     """
 
-    __slots__ = ("__weakref__", "_bytes", "_first", "_kept", "_limit", "_total", "touched")
+    __slots__ = (
+        "__weakref__",
+        "_bytes",
+        "_first",
+        "_kept",
+        "_light",
+        "_limit",
+        "_total",
+        "touched",
+    )
 
     def __init__(
         self, memory: ReplayMemory | None = None, *, events: int = _EVENTS, bytes_: int = _BYTES
     ) -> None:
         self._kept: deque[Event | bytes] = deque(maxlen=events)
         self._limit = bytes_
-        # None while no frame is larger than the quotient of the limits: then the limit of events
-        # implies the limit of bytes, and nothing is measured.
-        self._bytes: int | None = None
+        # While no event is larger than `_light`, the limit of events implies the limit of bytes,
+        # and nothing is measured. From the first larger one on, `_light` is -1.
+        self._light = _quotient(bytes_, events)
+        self._bytes = 0
         self._first: int | None = None
         self._total = 0
         self.touched = 0
@@ -113,14 +123,14 @@ class ReplayBuffer:
             self._first = events[0].seq
         self._total += len(events)
         items = events if kept is None else kept
-        if self._bytes is None and self._fits(largest):
+        if largest <= self._light:
             self._kept.extend(items)
         else:
             self._weighed(items)
 
     def append(self, event: Event, largest: int, kept: Event | bytes) -> None:
         """Add one event; see `extend`."""
-        if self._bytes is not None or not self._fits(largest):
+        if largest > self._light:
             self.extend([event], largest, (kept,))
             return
         self.touched = next(_ticks)
@@ -129,13 +139,9 @@ class ReplayBuffer:
         self._total += 1
         self._kept.append(kept)
 
-    def _fits(self, largest: int) -> bool:
-        """Whether the limit of events implies the limit of bytes, if no event is larger."""
-        return (largest + _OVERHEAD) * (self._kept.maxlen or 1) <= self._limit
-
     def _weighed(self, items: Kept) -> None:
         kept = self._kept
-        held = self.weigh() if self._bytes is None else self._bytes
+        held = self._bytes if self._light < 0 else self.weigh()
         for item in items:
             if len(kept) == kept.maxlen:
                 held -= _size(kept.popleft())
@@ -144,6 +150,7 @@ class ReplayBuffer:
             while held > self._limit and kept:
                 held -= _size(kept.popleft())
         self._bytes = held
+        self._light = -1
 
     def incomplete(self) -> None:
         """Record that earlier events are missing: the replay then begins with a `Gap`."""
@@ -162,16 +169,16 @@ class ReplayBuffer:
         freed = 0
         while self._kept and freed < bytes_:
             freed += _size(self._kept.popleft())
-        if self._bytes is not None:
-            self._bytes -= freed
+        self._bytes -= freed
         return freed
 
     def limit(self, events: int = _EVENTS, bytes_: int = _BYTES) -> None:
         """Change the numbers of events and of bytes to keep."""
         self._kept = deque(self._kept, maxlen=events)
         self._limit = bytes_
-        self._bytes = None
+        self._light = _quotient(bytes_, events)
         if max(map(_size, self._kept), default=0) * events > bytes_:
+            self._light = -1
             self._bytes = self.weigh()
             self.drop(self._bytes - bytes_)
 
@@ -208,6 +215,11 @@ class ReplayBuffer:
                 job_id=job_id,
             )
         yield from kept
+
+
+def _quotient(bytes_: int, events: int) -> int:
+    """The size of the largest event of which so many take no more than so many bytes."""
+    return bytes_ // events - _OVERHEAD
 
 
 def _size(item: Event | bytes) -> int:

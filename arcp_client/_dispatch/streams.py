@@ -308,6 +308,9 @@ class Tap:
 
     It holds its iterators weakly.
 
+    Attributes:
+        has_iterators: whether there are iterators.
+
     Args:
         gate: is told when an iterator is garbage-collected, because its events then count as
             processed.
@@ -316,6 +319,7 @@ class Tap:
     def __init__(self, gate: ReaderGate | None = None) -> None:
         self._gate = gate
         self._iterators: list[weakref.ref[Iteration[Event]]] = []
+        self.has_iterators = False
         self._ended = False
         self._error: Callable[[], BaseException] | None = None
 
@@ -325,20 +329,17 @@ class Tap:
             iterator.end(self._error)
             return
         self._iterators.append(weakref.ref(iterator, self._gone))
+        self.has_iterators = True
 
     def _gone(self, ref: weakref.ref[Iteration[Event]]) -> None:
         if ref in self._iterators:
             self._iterators.remove(ref)
+            self.has_iterators = bool(self._iterators)
         if self._gate is not None and self._gate.watching:
             self._gate.progress()
 
     def takes(self, gap: Gap) -> bool:
         return any(iterator.open for iterator in self.iterators())
-
-    @property
-    def has_iterators(self) -> bool:
-        """Whether there are iterators."""
-        return bool(self._iterators)
 
     def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
         for iterator in self.iterators():
@@ -359,8 +360,6 @@ class Tap:
 
     @property
     def outstanding(self) -> int:
-        if not self._iterators:
-            return 0
         return max((it.outstanding for it in self.iterators()), default=0)
 
     def waiting(self) -> Iterator[Event]:

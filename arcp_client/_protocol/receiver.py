@@ -253,13 +253,13 @@ class Receiver:
                 or seq != cursor + 1
                 or not plain
                 or (kind is StatusPayload and rotates(payload))
-                or (job is not last and not job.orderly)
+                or (job is not last and (checking := not job.plain) and not job.orderly)
             ):
                 other = Received(frame, data)
                 break
             cursor = seq
             if job is not last:
-                last, checked = job, not job.plain
+                last, checked = job, checking
                 jobs += 1
             if checked:
                 if job.recovering is not None:

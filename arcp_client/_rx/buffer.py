@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from reactivex import abc
 
-from arcp_client._rx.delivery import Delivery, Held
+from arcp_client._rx.delivery import Delivery, Held, HolderCount
 from arcp_client.errors import BufferFull
 
 __all__ = ["BufferConsumer", "ChannelBuffer", "ChannelStats", "Inbox", "Overflow"]
@@ -96,7 +96,7 @@ def _weight_of(entry: Any) -> int:
     return cast(_Weighed, entry.token).weight if type(entry) is Held else 1
 
 
-class _InHand(Delivery):
+class _InHand(HolderCount):
     # The delivery of the item that the consumer is handling. Few items are held further downstream,
     # so one object serves all items, and `hold` makes a real delivery.
 
@@ -110,7 +110,7 @@ class _InHand(Delivery):
     def hold(self) -> Delivery:
         if self._lent is None:
             self._buffer.lent += 1
-            self._lent = Delivery(self._done).hold()
+            self._lent = HolderCount(self._done).hold()
         return self._lent.hold()
 
     def release(self, processed: bool = True) -> None:
@@ -125,7 +125,7 @@ class _InHand(Delivery):
             buffer.grant()
 
 
-class _Weighed(Delivery):
+class _Weighed(HolderCount):
     __slots__ = ("_buffer", "weight")
 
     def __init__(self, buffer: ChannelBuffer, weight: int) -> None:

@@ -11,19 +11,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["Current", "Delivery", "Held", "current_here", "emit", "publish"]
+import msgspec
+
+__all__ = ["Current", "Delivery", "Held", "HolderCount", "current_here", "emit", "publish"]
 
 T = TypeVar("T")
 
 
-class Delivery:
-    """The token of one item in transit: counts the operators that hold the item.
+class Delivery(Protocol):
+    """The token of one item in transit: counts the operators that hold the item."""
+
+    def hold(self) -> Delivery:
+        """Add a holder, which must release the returned delivery on the event loop's thread."""
+
+    def release(self, processed: bool = True) -> None:
+        """Remove a holder; ``processed=False`` means that it dropped the item."""
+
+
+class HolderCount:
+    """A delivery that calls a function when its last holder has released it.
 
     Args:
-        done: called once, when the last holder releases: with True if every holder processed the
-            item, with False if one dropped it because its subscription was disposed.
+        done: called once: with True if every holder processed the item, with False if one dropped
+            it because its subscription was disposed.
     """
 
     __slots__ = ("_done", "_holders", "_processed")
@@ -34,12 +46,10 @@ class Delivery:
         self._processed = True
 
     def hold(self) -> Delivery:
-        """Add a holder, which must release the returned delivery on the event loop's thread."""
         self._holders += 1
         return self
 
     def release(self, processed: bool = True) -> None:
-        """Remove a holder; ``processed=False`` means that it dropped the item."""
         if not processed:
             self._processed = False
         self._holders -= 1
@@ -47,14 +57,11 @@ class Delivery:
             self._done(self._processed)
 
 
-class Held:
+class Held(msgspec.Struct, eq=False):
     """An item in a queue, together with the delivery that it holds."""
 
-    __slots__ = ("item", "token")
-
-    def __init__(self, item: Any, token: Delivery) -> None:
-        self.item = item
-        self.token = token
+    item: Any
+    token: Delivery
 
 
 class Current:

@@ -10,7 +10,7 @@ workers.
 from __future__ import annotations
 
 import asyncio
-import math
+import sys
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterable
@@ -51,14 +51,13 @@ class LaneSink(HandlerSink[T, R]):
         self, options: Options[T, R], down: Downstream[R], bound: int | None = None
     ) -> None:
         super().__init__(options, down)
-        self._bound: float = math.inf if bound is None else bound
+        self._bound = sys.maxsize if bound is None else bound
         self._limit = self._bound  # the bound, raised during a stall
         self._ready: deque[Any] = deque()  # of `RunQueue`
         self._workers: set[asyncio.Task[None]] = set()
         self._awake = 0  # workers that will take from _ready on their own
         self._running = 0  # handlers
-        self._ends = 0  # handler calls that have ended
-        self._ends_seen = 0
+        self._progress = False  # a handler has ended since the last tick
         self._growth = 1
         self._tick_due = False
         self._left, self._until = 0, 0.0  # rest of this iteration's slice, for all workers
@@ -104,7 +103,7 @@ class LaneSink(HandlerSink[T, R]):
         def after() -> None:
             nonlocal lane
             self._running -= 1
-            self._ends += 1
+            self._progress = True
             if self._limit != self._bound or self._stall is not None:
                 self._relax()
             if not self.stopped and lane.end():
@@ -137,7 +136,7 @@ class LaneSink(HandlerSink[T, R]):
     def _staff(self, wanted: int) -> None:
         # Start workers for ready lanes, within the limit.
         room = self._limit - self._running - self._awake
-        for _ in range(int(min(wanted, room, len(self._ready)))):
+        for _ in range(min(wanted, room, len(self._ready))):
             self._awake += 1
             self._add(self._work())
         if self._ready and self._running >= self._limit and self._stall is None:
@@ -155,9 +154,8 @@ class LaneSink(HandlerSink[T, R]):
         if not self._ready or self._awake or self.stopped:
             return
         # If no handler ended since the last tick, handlers are slow: start workers faster.
-        slow = self._ends_seen == self._ends
-        self._ends_seen = self._ends
-        self._growth = min(self._growth * 2, _MOST) if slow else 1
+        self._growth = 1 if self._progress else min(self._growth * 2, _MOST)
+        self._progress = False
         self._staff(self._growth)
 
     def _stalled(self) -> None:

@@ -21,7 +21,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from arcp_client import _arguments as check
-from arcp_client._rx.delivery import Delivery, current_here, emit
+from arcp_client._rx.delivery import HolderCount, current_here, emit
 from arcp_client._rx.sink import Downstream
 from arcp_client._tasks import TaskOwner, as_exception, pass_on
 from arcp_client.errors import LocalProtocolError
@@ -51,7 +51,7 @@ class SourceStats:
     outstanding: int
 
 
-class _Item(Delivery):
+class _Item(HolderCount):
     # One taken item: its own delivery, so that an item costs one object.
 
     __slots__ = ("_source", "item", "settled", "weight")

@@ -10,7 +10,7 @@ import pytest
 from reactivex import operators as ops
 from reactivex.subject import Subject
 
-from arcp_client._rx.delivery import Delivery, publish
+from arcp_client._rx.delivery import HolderCount, publish
 from arcp_client.rx import concat_map_async, concat_map_async_by, stream
 from arcp_client.testing.clock import VirtualClock
 from tests.unit.rx.kit import Probe, Tape
@@ -28,7 +28,7 @@ class Dispatcher:
         def done(processed: bool) -> None:
             (self.processed if processed else self.given_up).append(event)
 
-        publish(Delivery(done), self.subject.on_next, event)
+        publish(HolderCount(done), self.subject.on_next, event)
 
 
 @pytest.fixture
