@@ -131,15 +131,6 @@ def test_the_oldest_arrival_is_that_of_the_first_event_that_waits() -> None:
     assert seen == [1.0, 1.0, 2.0, 5.0]
 
 
-def test_events_that_arrive_together_have_one_arrival_time() -> None:
-    """A time for each event would take as much memory as the event's place in the lane."""
-    lanes, sink = lanes_and_sink()
-    for n, now in enumerate((1.0, 2.0, 2.0, 2.0, 3.0)):
-        lanes.add([log(n)], now, sink)
-    [lane] = lanes
-    assert lane._later == [(1, 2.0), (4, 3.0)]
-
-
 def test_the_lane_of_a_job_stays_between_its_events() -> None:
     """A new one for each lone event would cost as much as the event."""
     lanes, sink = lanes_and_sink()
