@@ -85,9 +85,10 @@ class Runtime:
         limits: all other limits.
         policy: lets principals observe the jobs of others; by default only the principal that
             submitted a job may (§14).
-        steering: lets a session send messages to the agent of a job that another session has
-            submitted, even if both sessions have the same principal; by default only the session
-            that submitted a job may, as for a cancel (§7.4).
+        steering: lets a session send messages to the agent of a job, although the session has not
+            submitted the job. By default only the sessions that may cancel the job may send
+            messages. These sessions have the job's principal, and have submitted the job or
+            repeated the submit with its idempotency key (§7.4).
         provisioner: issues credentials for jobs, and revokes them when the jobs end (§9.8). The
             runtime offers credentials only with a durable event log, and only to clients that
             connect over TLS, over stdio or in this process.
