@@ -9,6 +9,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 __all__ = [
     "in_utc",
     "is_trace_id",
@@ -79,8 +81,12 @@ def time_text(moment: datetime) -> str:
     Raises:
         ValueError: it has no time zone, or lies outside of the years that UTC can show.
     """
-    text = in_utc(moment).isoformat(timespec="milliseconds")
-    return text.removesuffix("+00:00") + "Z"
+    if moment.tzinfo is not UTC:
+        moment = in_utc(moment)
+    if type(moment) is not datetime:  # msgspec encodes no subclasses
+        moment = datetime.combine(moment.date(), moment.time(), UTC)
+    text: str = msgspec.to_builtins(moment)  # takes a quarter of the time of isoformat
+    return f"{text[:-4]}Z" if moment.microsecond else f"{text[:-1]}.000Z"
 
 
 def in_utc(moment: datetime) -> datetime:
@@ -91,8 +97,6 @@ def in_utc(moment: datetime) -> datetime:
     """
     if moment.tzinfo is None:
         raise ValueError("a moment needs a time zone")
-    if moment.tzinfo is UTC:
-        return moment
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:

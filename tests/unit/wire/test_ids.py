@@ -89,6 +89,31 @@ def test_a_moment_is_written_in_utc_whatever_its_zone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (datetime(2026, 5, 13, 1, 2, 3, tzinfo=UTC), "2026-05-13T01:02:03.000Z"),
+        (datetime(2026, 5, 13, 1, 2, 3, 999, tzinfo=UTC), "2026-05-13T01:02:03.000Z"),
+        (datetime(2026, 5, 13, 1, 2, 3, 1_000, tzinfo=UTC), "2026-05-13T01:02:03.001Z"),
+        (datetime(2026, 5, 13, 1, 2, 3, 120_000, tzinfo=UTC), "2026-05-13T01:02:03.120Z"),
+        (datetime(1, 1, 1, tzinfo=UTC), "0001-01-01T00:00:00.000Z"),
+        (datetime.max.replace(tzinfo=UTC), "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_a_moment_is_written_with_three_digits_of_its_second(moment: datetime, text: str) -> None:
+    assert ids.time_text(moment) == text
+
+
+def test_a_moment_of_a_subclass_is_written_like_any_other() -> None:
+    class Moment(datetime):
+        pass
+
+    west = timezone(timedelta(hours=-1))
+    for zone, hour in ((UTC, "01"), (west, "02")):
+        moment = Moment(2026, 5, 13, 1, 2, 3, 4_000, tzinfo=zone)
+        assert ids.time_text(moment) == f"2026-05-13T{hour}:02:03.004Z"
+
+
+@pytest.mark.parametrize(
     "moment",
     [
         datetime(2026, 5, 13),  # noqa: DTZ001
