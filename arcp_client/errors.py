@@ -35,7 +35,7 @@
     │   │   └── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted · QuestionExpired
     │   ├── JobLost               the runtime no longer knows the job
     │   ├── ResultIncomplete      the streamed result of the job is incomplete
-    │   └── ResultUnavailable     the job succeeded; its value is no longer available
+    │   └── ResultUnavailable     the result can no longer be received
     ├── StorageError              (also a ValueError) a store's or event log's file is unusable
     ├── TranscriptError           a file is not a transcript, or is a damaged one
     ├── HandlerError              a handler raised; given to ``on_error`` hooks
@@ -706,9 +706,15 @@ class ResultIncomplete(JobError):
 
 
 class ResultUnavailable(JobError):
-    """The job succeeded, but its result was not received while the runtime still had the value."""
+    """The result of the job can no longer be received.
 
-    remedy: ClassVar[str] = "The job succeeded. Submit it again only if you need the value."
+    The message says so if the job is known to have succeeded. Otherwise it may also have failed.
+    """
+
+    remedy: ClassVar[str] = (
+        "Unless the message says that the job succeeded, check by its effects whether it did its "
+        "work. Submit it again only if you need the value and the effects may happen twice."
+    )
 
     def __init__(self, message: str, *, job_id: str | None = None) -> None:
         super().__init__(message)

@@ -189,7 +189,7 @@ class JobHandle:
             ResultIncomplete: chunks of the result are missing or unreadable, one arrived twice with
                 different contents, they belong to two results, or the size is not the one that the
                 runtime stated (rule S19).
-            ResultUnavailable: the job succeeded, but its value is no longer available.
+            ResultUnavailable: the result can no longer be received.
             ClientClosed: the client was closed during the wait.
             ArcpError: any other reason that ended the client during the wait, as in `Closed.cause`.
             WouldDeadlock: called in a handler that the result would wait for, or that runs on the
