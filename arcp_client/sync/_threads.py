@@ -95,6 +95,9 @@ class HandlerThreads:
         """Wait for the end of a call; begin the call if no thread has begun it."""
         while True:
             run = self._runs.get(key)
+            if run is not None and run.ended and not run.has(lane, number):
+                self._drop(key, run)  # its last call was cancelled in the turn in which it ended
+                run = None
             if run is None:
                 waiting = islice(lane.waiting(), _AHEAD)
                 calls = [(event,) for event in waiting] if args is None else [args]
@@ -124,10 +127,9 @@ class HandlerThreads:
                 thread.put(None)
             run.end()
             if run.stopped:
-                for error in filter(None, run.unread()):
-                    _log.error("handler %s failed too late", self.__qualname__, exc_info=error)
-                self._runs.pop(key, None)
-            self._forget(key, run)
+                self._drop(key, run)
+            else:
+                self._forget(key, run)
 
         run.begin(thread, ended)
         if self._closed:
@@ -144,6 +146,12 @@ class HandlerThreads:
     def _forget(self, key: str | None, run: _Run) -> None:
         if run.over and self._runs.get(key) is run:
             del self._runs[key]
+
+    def _drop(self, key: str | None, run: _Run) -> None:
+        """Remove a run that has ended, and log the failures that do not count as read."""
+        for error in filter(None, run.unread()):
+            _log.error("handler %s failed too late", self.__qualname__, exc_info=error)
+        self._runs.pop(key, None)
 
     def close(self) -> None:
         """End the threads, each after its handler."""
@@ -169,12 +177,12 @@ class _Run:
         calls: the arguments of each call.
 
     Attributes:
+        ended: the thread makes no further call, and has reported so to the loop.
         stopped: the thread is to make no further call.
     """
 
     __slots__ = (
         "_calls",
-        "_ended",
         "_first",
         "_function",
         "_lane",
@@ -183,6 +191,7 @@ class _Run:
         "_read",
         "_waiter",
         "_waits",
+        "ended",
         "stopped",
     )
 
@@ -193,6 +202,7 @@ class _Run:
         function: Callable[..., object],
         calls: Sequence[tuple[object, ...]],
     ) -> None:
+        self.ended = False
         self.stopped = False
         self._lane = lane
         self._first = first
@@ -200,7 +210,6 @@ class _Run:
         self._calls = calls
         self._outcomes: list[BaseException | None] = []
         self._read = 0
-        self._ended = False
         self._loop = asyncio.get_running_loop()
         self._waits = False
         self._waiter: asyncio.Future[None] | None = None
@@ -236,11 +245,11 @@ class _Run:
     @property
     def over(self) -> bool:
         """Whether the thread has ended, and all outcomes count as read."""
-        return self._ended and self._read == len(self._outcomes)
+        return self.ended and self._read == len(self._outcomes)
 
     async def wait(self, number: int | None = None) -> None:
         """Wait until a call has ended, or the thread will make no further call."""
-        while not self._ended:
+        while not self.ended:
             self._waits = True  # before the check: the thread looks at it after each call
             if number is not None and self.has(self._lane, number):
                 return
@@ -258,7 +267,7 @@ class _Run:
 
     def end(self) -> None:
         """Record that the thread has ended."""
-        self._ended = True
+        self.ended = True
         self.wake()
 
     # -- in the thread
