@@ -253,6 +253,45 @@ def test_what_nobody_reads_is_not_taken_for_the_end(go: Go) -> None:
     assert go.numbers == [1, 2, 3]
 
 
+def test_the_longest_wait_begins_with_the_history_and_anew_after_a_pause_of_the_reader(
+    go: Go,
+) -> None:
+    def keeps_coming(number: int) -> None:
+        """Events of less than the longest wait, none of them long after another."""
+        for later in range(number, number + int(2 * LONGEST / PAUSE) - 1):
+            go.event(None, A, later)
+            assert go.events == []
+            go.wait(PAUSE / 2)
+
+    go.wait(3 * LONGEST)
+    go.sent.clear()  # pings
+    go.watch()
+    keeps_coming(1)
+    go.session.pause(go.now)
+    go.wait(5 * LONGEST)
+    deadline = go.session.peer.deadline
+    assert deadline is not None
+    assert deadline > go.now, "else the timer would not stop"
+    go.session.unpause(go.now)
+    keeps_coming(20)
+    go.wait(PAUSE / 2)
+    assert len(go.events) == 2 * (int(2 * LONGEST / PAUSE) - 1)
+
+
+def test_after_a_history_without_a_pong_the_next_one_ends_with_its_own_pong(go: Go) -> None:
+    go.watch()
+    go.event(None, A, 1)
+    go.wait(PAUSE)
+    nonce = go.watch(B)
+    go.event(None, A, 2)  # it comes before the next history begins
+    assert go.came == [(A, 1), (A, 2)]
+    go.event(None, B, 2)
+    go.event(None, B, 1)
+    assert go.came == [(A, 1), (A, 2)]
+    go.pong(nonce)
+    assert go.came == [(A, 1), (A, 2), (B, 1), (B, 2)]
+
+
 def test_only_the_pong_that_ends_a_history_may_not_overtake_events(go: Go) -> None:
     def in_turn(nonce: object) -> bool:
         payload = {"ping_nonce": nonce}
@@ -368,6 +407,16 @@ def test_a_history_that_was_sorted_is_processed_as_a_whole(go: Go) -> None:
     session = go.session
     assert [session.ackable(mark) for mark in range(6)] == [0, 1, 1, 1, 4, 5]
     assert session.ackable(2) == 2  # all of it is known to be processed: its numbers count again
+
+
+def test_events_that_keep_their_places_do_not_wait_for_those_that_are_sorted(go: Go) -> None:
+    nonce = go.watch()
+    for number in (1, 3, 2, 4):
+        go.event(None, A, number)
+    go.pong(nonce)
+    assert go.numbers == [1, 2, 3, 4]
+    assert [go.session.reorder_block_end(number) for number in (1, 2, 3, 4)] == [1, 3, 3, 4]
+    assert [go.session.ackable(mark) for mark in range(5)] == [0, 1, 1, 3, 4]
 
 
 def test_what_is_sorted_together_is_reserved_together(go: Go) -> None:

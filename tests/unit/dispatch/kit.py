@@ -122,6 +122,7 @@ class Tape:
         self.ends: list[int | None] = []
         self.running: set[int | None] = set()
         self.gates: dict[int | None, asyncio.Event] = {}
+        self._cancelled = False
 
     def gate(self, seq: int | None) -> asyncio.Event:
         return self.gates.setdefault(seq, asyncio.Event())
@@ -134,8 +135,12 @@ class Tape:
         self.starts.append(event.seq)
         self.running.add(event.seq)
         try:
-            await self.gate(event.seq).wait()
+            if not self._cancelled:
+                await self.gate(event.seq).wait()
             self.ends.append(event.seq)
+        except asyncio.CancelledError:
+            self._cancelled = True  # or else the loop of a test that has failed would never close
+            raise
         finally:
             self.running.discard(event.seq)
 

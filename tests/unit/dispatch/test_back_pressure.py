@@ -9,6 +9,7 @@ import pytest
 from arcp_client import Buffer, Order
 from arcp_client._dispatch.back_pressure import BackPressure, Reading
 from arcp_client._dispatch.slow_consumers import SLOW_AFTER
+from arcp_client.errors import BufferFull
 from arcp_client.events import Event
 from arcp_client.testing import VirtualClock
 from tests.unit.dispatch.kit import Hub, Tape, log, turns
@@ -57,6 +58,7 @@ async def test_slow_consumers_are_looked_for_at_each_check_and_once_in_a_long_pa
         gate.progress()
         await reader
     assert looked == [0.0, SLOW_AFTER / 2 + SLOW_AFTER]
+    assert gate.pauses == 2
 
 
 @pytest.mark.parametrize("of_event", [True, False])
@@ -88,3 +90,30 @@ async def test_while_a_handler_waits_for_an_event_only_the_bytes_are_limited(
     await turns()
     assert not gate.urgent
     assert gate.decide() is Reading.ON
+
+
+async def test_at_the_limit_of_bytes_a_handler_does_not_wait_for_an_event_in_the_file() -> None:
+    """D6: the event cannot be read before the handler has returned."""
+    hub = Hub(buffer=Buffer(bytes=100_000))
+    gate = hub.back_pressure
+    ends: list[int | None] = []
+
+    async def handler(event: Event) -> None:
+        if event.seq == 1:
+            with pytest.raises(BufferFull):
+                await gate.wait_for(asyncio.get_running_loop().create_future())
+        ends.append(event.seq)
+
+    hub.on()(handler)
+    hub.publish(log(1))
+    await turns()
+    assert gate.urgent
+    assert gate.room
+    hub.publish(sized(2, 100_000))
+    await turns()
+    assert ends == []
+    assert not gate.room
+    await turns()
+    assert ends == [1, 2]
+    assert not gate.urgent
+    assert gate.room

@@ -70,6 +70,19 @@ def test_lanes_with_events_are_kept_however_many_there_are() -> None:
     assert [sink.step().seq for _ in range(10_000)] == list(range(10_000))
 
 
+def test_lanes_with_events_are_looked_through_again_once_their_number_has_doubled() -> None:
+    """With every new lane, the time would grow with the square of their number."""
+    lanes, sink = lanes_and_sink()
+    tables = [lanes._table]
+    found_at = []
+    for n in range(1, 5001):
+        lanes.add([log(n, f"job_{n}")], 0.0, sink)
+        if lanes._table is not tables[-1]:
+            tables.append(lanes._table)
+            found_at.append(n)
+    assert found_at == [1025, 2051, 4103]
+
+
 def test_the_lane_of_a_job_is_dropped_after_its_terminal_event() -> None:
     lanes, sink = lanes_and_sink()
     end = Completed(seq=2, session_id=SESSION, job_id="job_1")

@@ -6,7 +6,10 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+import reactivex
+from reactivex import operators as ops
 
+from arcp_client.events import Event
 from arcp_client.rx import concat_map_async
 from tests.unit.dispatch.kit import Hub, Tape, log, turns
 
@@ -35,3 +38,33 @@ async def test_an_observer_that_cannot_be_called_is_refused(on_next: Any) -> Non
         hub.notifications.subscribe(cast(Any, on_next))
     hub.publish(log(1))
     assert hub.processed == 1
+
+
+async def test_operators_that_combine_it_with_other_observables_find_its_lock() -> None:
+    hub = Hub()
+    seen: list[Any] = []
+    other = reactivex.of("other")
+    hub.notifications.pipe(ops.merge(other)).subscribe(seen.append)
+    other.pipe(ops.concat(hub.notifications)).subscribe(seen.append)
+    reactivex.of(hub.notifications).pipe(ops.merge(max_concurrent=1)).subscribe(seen.append)
+    hub.notifications.pipe(ops.with_latest_from(other)).subscribe(seen.append)
+    event = log(1)
+    hub.publish(event)
+    assert seen == ["other", "other", event, event, event, (event, "other")]
+
+
+@pytest.mark.parametrize("another", [True, False])
+async def test_no_event_follows_the_end_also_if_an_observer_has_caused_it(another: bool) -> None:
+    hub = Hub()
+    seen: list[Any] = []
+
+    def observer(event: Event) -> None:
+        seen.append(event.seq)
+        if another:
+            hub.notifications.subscribe(lambda event: seen.append("another"))
+        hub.notifications.end(None)
+
+    hub.notifications.subscribe(observer, on_completed=lambda: seen.append("end"))
+    hub.publish(log(1), log(2))
+    assert seen == [1, "end"]
+    assert hub.processed == 2
