@@ -9,7 +9,7 @@ import pytest
 from arcp_client import Buffer, Order
 from arcp_client._dispatch.back_pressure import BackPressure, Reading
 from arcp_client._dispatch.slow_consumers import SLOW_AFTER
-from arcp_client.errors import BufferFull
+from arcp_client.errors import BufferFull, LocalProtocolError
 from arcp_client.events import Event
 from arcp_client.testing import VirtualClock
 from tests.unit.dispatch.kit import Hub, Tape, log, turns
@@ -117,3 +117,18 @@ async def test_at_the_limit_of_bytes_a_handler_does_not_wait_for_an_event_in_the
     assert ends == [1, 2]
     assert not gate.urgent
     assert gate.room
+
+
+async def test_a_wait_in_another_loop_is_refused_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing would end it."""
+    gate = Hub().back_pressure
+
+    def refuse() -> None:
+        raise LocalProtocolError("another loop")
+
+    monkeypatch.setattr(gate, "check_loop", refuse)
+    never = asyncio.get_running_loop().create_future()
+    with pytest.raises(LocalProtocolError, match="another loop"):
+        await asyncio.wait_for(gate.wait_for(never, result=True), 1)

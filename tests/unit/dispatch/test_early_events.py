@@ -162,3 +162,14 @@ async def test_a_job_that_was_given_up_and_is_accepted_after_all_may_be_unknown_
     assert early.admits("job_1")
     assert early.claim("job_1")
     early.close()
+
+
+async def test_a_log_line_has_at_most_80_characters_of_the_id_of_a_job(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    early = EarlyEvents(in_use=lambda job_id: False, drop=lambda job_id: None)
+    assert early.admits("j" * 81)
+    await clock.advance(30)
+    early.close()
+    [record] = caplog.records
+    assert record.getMessage().split()[3] == "j" * 80

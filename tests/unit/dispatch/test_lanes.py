@@ -32,3 +32,21 @@ async def test_a_disposed_registration_keeps_no_event_in_memory() -> None:
     registration.dispose()
     await turns()
     assert (registration.lag, sys.getrefcount(event)) == (0, references)
+
+
+async def test_a_lane_keeps_no_event_that_its_handler_has_processed() -> None:
+    hub, tape = Hub(), Tape()
+    hub.on()(tape.handle)
+    first, last = log(1), log(4)
+    references = sys.getrefcount(first)
+    hub.publish(first)
+    hub.publish(log(2))
+    tape.let_go(1)
+    await turns()
+    hub.publish(log(3))  # it is never idle
+    hub.publish(last)
+    assert sys.getrefcount(first) == references
+    tape.let_go(2, 3, 4)
+    await turns()
+    assert tape.ends == [1, 2, 3, 4]
+    assert sys.getrefcount(last) == references  # it is idle
