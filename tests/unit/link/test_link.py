@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from arcp_client.errors import (
     RequestTimeout,
 )
 from arcp_client.testing import VirtualClock
+from arcp_client.transports.base import FrameRefused
 
 CLOSE_TIMEOUT = 5.0
 
@@ -72,6 +74,11 @@ class World:
         reports: errors of frames that were not readable, or too long to send.
         pings: requests that ask whether the peer is there.
         ended: the reasons that the link has given for its end.
+        refusals: for each end, the reason if a frame of the runtime was refused.
+        whole: whether the session has all frames of the link.
+        pending: the largest request that waits for its answer.
+        refused: requests that failed, with the errors.
+        carried_out: whether the session's actions are carried out since.
     """
 
     state = State.LIVE
@@ -86,7 +93,12 @@ class World:
         self.reports: list[RemoteProtocolError] = []
         self.pings: list[Any] = []
         self.ended: list[ArcpError] = []
-        self.session = self
+        self.refusals: list[ArcpError | None] = []
+        self.whole = True
+        self.pending: Any = None
+        self.refused: list[tuple[Any, ArcpError]] = []
+        self.carried_out = False
+        self.session = self.requests = self
         self.link = Link(
             self.wire,
             self,  # type: ignore[arg-type]
@@ -116,7 +128,20 @@ class World:
 
     def nothing(self, *_: Any, **__: Any) -> None: ...
 
-    attach = detach = greet = carry_out = withdraw = failed = nothing
+    attach = greet = withdraw = failed = nothing
+
+    def detach(self, refusal: ArcpError | None) -> None:
+        self.refusals.append(refusal)
+
+    def largest(self) -> Any:
+        return self.pending
+
+    def refuse(self, request: Any, error: ArcpError, _now: float) -> None:
+        self.refused.append((request, error))
+        self.carried_out = False
+
+    def carry_out(self) -> None:
+        self.carried_out = True
 
     def received(self, frames: list[bytes]) -> None:
         self.received_frames += frames
@@ -138,7 +163,7 @@ class World:
             await self.stop
 
     def link_lost(self) -> bool:
-        return True
+        return self.whole
 
 
 Make = Callable[..., Awaitable[World]]
@@ -250,6 +275,58 @@ def test_an_interrupt_in_a_transport_ends_the_program_and_not_the_link(way: str)
     assert worlds[0].ended == []
 
 
+@pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, 1004, 1006, 1007, 1008, 1009, 1010, None])
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_refused_frame_counts_if_the_session_has_all_frames_before_it(
+    world: World, code: int | None, whole: bool
+) -> None:
+    """Rule S18. The close codes: malformed, unsupported, not UTF-8, too large."""
+    world.whole = whole
+    cause = LinkLost("closed", close_code=code)
+    world.link.drop(cause)
+    await world.over()
+    refused = code in (1002, 1003, 1007, 1009) and whole
+    assert world.refusals == [cause if refused else None]
+
+
+@pytest.mark.parametrize("pending", [True, False])
+async def test_a_refused_request_is_blamed_before_a_frame_of_the_runtime(
+    world: World, pending: bool
+) -> None:
+    """The largest one: only its size can be what the peer refused."""
+    world.pending = SimpleNamespace(name="job.submit", size=5000) if pending else None
+    cause = FrameRefused("too large", close_code=1009)
+    world.link.drop(cause)
+    await world.over()
+    assert world.refusals == [None if pending else cause]
+    assert [request for request, _ in world.refused] == ([world.pending] if pending else [])
+    for _, error in world.refused:
+        assert isinstance(error, LocalProtocolError)
+        assert "job.submit has 5000 bytes" in str(error)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_a_transport_that_does_not_close_is_abandoned(
+    clock: VirtualClock, world: World, caplog: pytest.LogCaptureFixture, stubborn: bool
+) -> None:
+    """Each of two cancellations gets a second."""
+    over = asyncio.Event()
+
+    async def close(*, timeout: float) -> None:
+        while stubborn and not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await over.wait()
+
+    world.wire.close = close  # type: ignore[method-assign]
+    world.link.drop(LinkLost("reset"))
+    await world.over()
+    told = ["a transport does not close; it is abandoned"] if stubborn else []
+    assert caplog.messages == told
+    assert clock.time() == (2.0 if stubborn else 0.0)
+    over.set()
+    await clock.settle()
+
+
 # -- the reader
 
 
@@ -331,6 +408,22 @@ async def test_a_frame_that_is_too_long_is_reported_and_later_ones_are_sent(
     await clock.settle()
     assert world.wire.sent == [b"one", b"two"]
     assert [str(error) for error in world.reports] == [str(RemoteProtocolError("long is too long"))]
+
+
+async def test_a_request_that_is_too_long_fails_at_once(clock: VirtualClock, world: World) -> None:
+    request: Any = SimpleNamespace()
+    world.wire.writable.clear()
+    world.link.send(actions.Send(b"long", request))
+    world.send(b"two")
+    world.wire.too_long = {b"long"}
+    world.wire.writable.set()
+    await clock.settle()
+    [(failed, error)] = world.refused
+    assert failed is request
+    assert str(error) == str(LocalProtocolError("long is too long"))
+    assert world.carried_out
+    assert world.wire.sent == [b"two"]
+    assert world.reports == []
 
 
 async def test_frames_are_sent_in_order_when_those_before_them_have_waited(
