@@ -252,7 +252,6 @@ class Checkpointer:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._held.clear()
         for _, waiter in self._passed_waiters:
             waiter.cancel()
