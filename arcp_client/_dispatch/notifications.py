@@ -91,6 +91,8 @@ class Notifications(Observable[Event]):
                 changes = self._changes
                 callers = [(observer, observer.caller()) for observer in self._observers]
             for observer, call in callers:
+                if changes != self._changes and observer not in self._observers:
+                    continue  # an earlier observer of this event has removed it
                 delivery = _EventDelivery(self, event, now)
                 pending[delivery] = None
                 outer, here.token = here.token, delivery

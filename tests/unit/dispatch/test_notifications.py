@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -67,4 +68,35 @@ async def test_no_event_follows_the_end_also_if_an_observer_has_caused_it(anothe
     hub.notifications.subscribe(observer, on_completed=lambda: seen.append("end"))
     hub.publish(log(1), log(2))
     assert seen == [1, "end"]
+    assert hub.processed == 2
+
+
+async def test_an_observer_that_another_one_ends_gets_no_event_after_its_end() -> None:
+    hub = Hub()
+    seen: list[Any] = []
+
+    def first(event: Event) -> None:
+        seen.append(("first", event.seq))
+        hub.notifications.end(None)
+
+    for observer, name in ((first, "first"), (lambda event: seen.append(event.seq), "second")):
+        hub.notifications.subscribe(observer, on_completed=partial(seen.append, f"end of {name}"))
+    hub.publish(log(1))
+    assert seen == [("first", 1), "end of first", "end of second"]
+    assert hub.processed == 1
+
+
+async def test_an_observer_that_another_one_disposes_of_does_not_get_the_present_event() -> None:
+    hub = Hub()
+    seen: list[Any] = []
+
+    def first(event: Event) -> None:
+        if event.seq == 2:
+            second.dispose()
+
+    hub.notifications.subscribe(first)
+    second = hub.notifications.subscribe(lambda event: seen.append(event.seq))
+    hub.notifications.subscribe(lambda event: seen.append(("third", event.seq)))
+    hub.publish(log(1), log(2))
+    assert seen == [1, ("third", 1), ("third", 2)]
     assert hub.processed == 2
