@@ -7,8 +7,8 @@ handlers. `registration` explains which lanes a handler has. The kinds of lanes:
 - `SessionLane`: the events of all jobs. It is also the input queue (`_rx.buffer.Inbox`) of the
   operator.
 - `BatchLane`: a `SessionLane` from which the operator removes several events at once.
-- `JobLane`: the events of one job. The workers of the operator (`_rx.lanes.LaneSink`) remove events
-  from the lanes of several jobs, which `job_lanes` holds.
+- `JobLane`, in the module `job_lanes`: the events of one job. The workers of the operator
+  (`_rx.lanes.LaneSink`) remove events from the lanes of several jobs.
 """
 
 from __future__ import annotations

@@ -446,7 +446,7 @@ class Core:
 
     @property
     def holds_something(self) -> bool:
-        """Whether the runtime must be closed: it has open jobs, or an event log in a file."""
+        """Whether the runtime must be closed: it has open jobs, or a durable event log."""
         if self.closed or self._home is None or self._home.is_closed():
             return False
         if self._event_log.durable and self._opened:

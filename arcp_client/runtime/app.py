@@ -70,7 +70,7 @@ class Runtime:
     not be closed if its clients and its jobs have ended and its event log is in memory: it owns no
     task, socket or file then. A runtime belongs to the first event loop that uses it; calls from
     other loops are refused. A runtime that is dropped without `close` while it has open jobs, or an
-    event log in a file, is reported with a ResourceWarning and closed (rule D20).
+    event log in a file or a database, is reported with a ResourceWarning and closed (rule D20).
 
     Args:
         name: the runtime's name in the welcome.
@@ -78,7 +78,9 @@ class Runtime:
         auth: ``None`` accepts every client, as one principal; a mapping gives the principal of each
             bearer token; an async callable receives the token and returns the principal, or
             ``None`` to refuse (§6.1).
-        event_log: stores the events of each session for resumes, in memory or in a file.
+        event_log: stores the events of each session for resumes: in memory (the default), in a file
+            (`SqliteEventLog`) or in a database (`PostgresEventLog`). An event log in a file or a
+            database is *durable*: it outlives the process.
         heartbeat_interval: seconds (§6.4); ``None`` turns heartbeats off.
         resume_window: seconds that a session without a connection is kept (§6.3). If a job of the
             session still runs at the end of this time, the session is kept for as long again.

@@ -52,11 +52,12 @@ def add_ag_ui_routes(
 ) -> None:
     """Serve an agent to front ends that use AG-UI, such as ``HttpAgent`` of ``@ag-ui/client``.
 
-    A run is a job. It belongs to its ``threadId`` and ``runId``: the same request again attaches to
-    the job and begins no second one, also after a restart of this process, for as long as the
-    runtime knows the job's idempotency key. A request with these ids and another body is refused
-    with ``DUPLICATE_KEY``. The header ``Idempotency-Key`` replaces the key that is made of the ids.
-    A closed connection leaves the job running; ``POST path/cancel`` cancels it.
+    A run without ``resume`` submits a job. The job belongs to the ``threadId`` and ``runId`` of the
+    run: the same request again attaches to the job and submits no second one, also after a restart
+    of this process, for as long as the runtime knows the job's idempotency key. A request with
+    these ids and another body is refused with ``DUPLICATE_KEY``. The header ``Idempotency-Key``
+    replaces the key that is made of the ids. A closed connection leaves the job running; ``POST
+    path/cancel`` cancels it.
 
     A question of the agent ends a run with the outcome ``interrupt``. The run that resumes it sends
     the answer, and continues the job.
