@@ -160,7 +160,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A request of a principal to observe a job of another principal (§7.6, §14)."""
+    """A request of a principal to watch a job, or to send a message to the job's agent (§7.6, §14).
+
+    Attributes:
+        observer: the principal that makes the request.
+        owner: the principal that submitted the job.
+        job_id: the id of the job.
+        agent: the agent of the job.
+    """
 
     observer: str
     owner: str
@@ -169,6 +176,10 @@ class Observation:
 
 
 Policy = Callable[[Observation], bool]
-"""Whether an observation is allowed. Called only for jobs of other principals; grants only
-watching.
+"""Whether a request is allowed: the type of the arguments ``policy`` and ``steering`` of a runtime.
+
+``policy`` is called for jobs of other principals, and decides whether the observer may watch a job.
+``steering`` is called if the session has not submitted the job, and decides whether the session may
+send messages to the agent of the job. The observer may then be the owner. A function that raises
+refuses the request.
 """

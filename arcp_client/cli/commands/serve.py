@@ -49,8 +49,9 @@ def serve(
         typer.Option(
             min=0.5,
             metavar="SECONDS",
-            help="With --store: time without a sign of life after which other replicas take over"
-            " the jobs of a replica. Not the lease of a job.",
+            help="With --store: time without a sign of life of a replica, after which the other"
+            " replicas end its running jobs with a retryable error and continue its sessions. Not"
+            " the lease of a job.",
         ),
     ] = 5.0,
     tls_cert: Annotated[

@@ -52,7 +52,7 @@ class PostgresEventLog:
     links and its jobs. The others end its open jobs (INTERNAL_ERROR, retryable) and continue its
     sessions. While the database is away, emitting agents wait and new work is refused.
 
-    The replicas should run the same agents: a submit is refused by a replica that lacks the agent.
+    The replicas may have different agents: another replica runs a job whose agent this one lacks.
     Questions of agents are answered, and messages to jobs sent, through any replica. Provisioned
     credentials are not offered.
 
