@@ -83,9 +83,10 @@ def time_text(moment: datetime) -> str:
     """
     if moment.tzinfo is not UTC:
         moment = in_utc(moment)
-    if type(moment) is not datetime:  # msgspec encodes no subclasses
-        moment = datetime.combine(moment.date(), moment.time(), UTC)
-    text: str = msgspec.to_builtins(moment)  # takes a quarter of the time of isoformat
+    try:
+        text: str = msgspec.to_builtins(moment)  # takes a quarter of the time of isoformat
+    except TypeError:  # msgspec encodes no subclasses
+        return f"{moment.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
     return f"{text[:-4]}Z" if moment.microsecond else f"{text[:-1]}.000Z"
 
 

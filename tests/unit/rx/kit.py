@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 from reactivex import Observable, abc
@@ -74,3 +75,11 @@ class Probe:
 def drain_tasks() -> list[asyncio.Task[Any]]:
     """The tasks of the operators that are alive."""
     return [task for task in asyncio.all_tasks() if task.get_name().startswith("arcp_client.rx")]
+
+
+def functions(task: asyncio.Task[Any]) -> Iterator[str]:
+    """The names of the coroutine functions that a task is in, the outermost first."""
+    coro: Any = task.get_coro()
+    while hasattr(coro, "cr_await"):
+        yield coro.__qualname__
+        coro = coro.cr_await

@@ -22,7 +22,7 @@ from arcp_client.rx import (
     stream,
 )
 from arcp_client.testing.clock import VirtualClock
-from tests.unit.rx.kit import Probe, Tape, drain_tasks
+from tests.unit.rx.kit import Probe, Tape, drain_tasks, functions
 
 
 class Broker:
@@ -466,7 +466,7 @@ async def test_a_source_whose_task_is_cancelled_says_so(clock: VirtualClock) -> 
     source = AckedSource(Broker(), lambda _: None, cap=1)
     source.observable().pipe(concat_map_async(probe)).subscribe(on_error=ends.append)
     await clock.settle()
-    (reader,) = (task for task in drain_tasks() if "_read" in str(task.get_coro()))
+    (reader,) = (task for task in drain_tasks() if any("_read" in name for name in functions(task)))
     reader.cancel()
     probe.let_all_go()
     with pytest.raises(LocalProtocolError, match="cancelled"):

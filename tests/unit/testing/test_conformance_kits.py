@@ -15,6 +15,7 @@ from arcp_client import MemoryStore, SqliteStore
 from arcp_client.models import Checkpoint
 from arcp_client.runtime import MemoryEventLog, SqliteEventLog
 from arcp_client.testing import check_event_log, check_store, check_transport
+from arcp_client.testing.store_checks import KEY, TARGET
 from arcp_client.transports import Transport, memory_pair
 
 MIB = 1024 * 1024
@@ -63,12 +64,16 @@ async def test_a_wrong_store_is_found(store: type[MemoryStore], rule: str) -> No
 
 
 async def test_a_store_that_loses_its_data_over_a_restart_is_found(tmp_path: Path) -> None:
-    def again(_store: Any) -> Any:
-        return SqliteStore(tmp_path / "another.db")
+    stores: list[SqliteStore] = []
 
-    numbers = iter(range(100))
+    def another(_store: Any = None) -> Any:
+        stores.append(SqliteStore(tmp_path / f"{len(stores)}.db"))
+        return stores[-1]
+
     with pytest.raises(AssertionError, match="another process cannot acquire"):
-        await check_store(lambda: SqliteStore(tmp_path / f"{next(numbers)}.db"), again=again)
+        await check_store(another, again=another)
+    for store in stores:  # what the failed check has left locked
+        await store.release(TARGET, KEY)
 
 
 class Wrapped:
