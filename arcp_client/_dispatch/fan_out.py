@@ -1,9 +1,10 @@
-"""Publishes the events of a session, in its order, to every consumer whose filter matches.
+"""Publishes the events of a session, in its order, to every consumer.
 
 A consumer is a registration (`HandlerRegistration`), an iterator, or the observers of
-``client.notifications``. An event is *outstanding* in a consumer from `Consumer.accept` until the
-consumer has finished with it, and *processed* when it is outstanding in no consumer (rule D3 in
-docs/explanation/rules.md). The watermark is the number up to which all events are processed.
+``client.notifications``. It accepts the events that match its filter. An event is *outstanding* in
+a consumer from `Consumer.accept` until the consumer has finished with it, and *processed* when it
+is outstanding in no consumer (rule D3 in docs/explanation/rules.md). The watermark is the number up
+to which all events are processed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Consumer(Protocol):
         """The number of outstanding events."""
 
     def waiting(self) -> Iterator[Event]:
-        """The outstanding events, oldest first; those of a registration lane by lane."""
+        """The outstanding events, oldest first. A registration yields them lane by lane."""
 
     def oldest(self, session_id: str) -> int | None:
         """The lowest ``event_seq`` of that session among the outstanding events."""

@@ -1,8 +1,9 @@
-"""Queues events for handlers and tracks which of them are processed.
+"""Queues events for handlers, and counts the events whose handlers have ended.
 
-An event is *outstanding* from its arrival in the lane until its handler has ended; then the lane
-has *processed* it. An operator of the package `_rx` removes events from the lanes and calls the
-handlers. `registration` explains which lanes a handler has. The kinds of lanes:
+An event is *outstanding* in a lane from its arrival until its handler has ended. When it is
+outstanding in no lane and no other consumer, it is *processed* (see `fan_out`). An operator of the
+package `_rx` removes events from the lanes and calls the handlers. `registration` explains which
+lanes a handler has. The kinds of lanes:
 
 - `SessionLane`: the events of all jobs. It is also the input queue (`_rx.buffer.Inbox`) of the
   operator.

@@ -1,7 +1,7 @@
 """Opens links in a loop, and decides whether and when to retry.
 
-`may_retry` decides whether a failure is retried. tenacity's wait object gives the delay before the
-retry, and its stop object limits the retries.
+`Reconnect.classify` decides whether a failure is retried; by default, `may_retry` decides.
+tenacity's wait object gives the delay before the retry, and its stop object limits the retries.
 
 See rule S8 in docs/explanation/rules.md.
 """

@@ -1,9 +1,10 @@
 """Calls handlers, with their time limit, error policy and cancellation.
 
 A *drain task* takes items from a queue, calls the handler for each item, and awaits the result;
-`serial` and `lanes` start these tasks. The same task calls and awaits the handler. So a time limit
-or cancel scope that the handler opens acts on the drain task, and never on the producer of the
-items. With `Options.isolate`, an async handler has a task of its own, which the drain task awaits.
+`_rx.serial` and `_rx.lanes` start these tasks. The same task calls and awaits the handler. So a
+time limit or cancel scope that the handler opens acts on the drain task, and never on the producer
+of the items. With `Options.isolate`, an async handler has a task of its own, which the drain task
+awaits.
 """
 
 from __future__ import annotations

@@ -72,9 +72,9 @@ class AcpClient(Listening):
     error.
 
     The agent leads a process group. Closing ends all processes in the group; a process that has
-    left the group (``setsid``, a daemon, a container) keeps running. Without process groups
-    (Windows), closing ends only the agent itself. A client that is dropped without having been
-    closed is reported with a ResourceWarning, and its agent is killed (rule D20).
+    left the group (``setsid``, a daemon, a container) keeps running. Without process groups,
+    closing ends only the agent itself. A client that is dropped without having been closed is
+    reported with a ResourceWarning, and its agent is killed (rule D20).
 
     Args:
         argv: the program and its arguments, a URL of a WebSocket (``ws://``, ``wss://``) or of the
