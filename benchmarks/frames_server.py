@@ -51,12 +51,12 @@ def message(kind: str, number: int, payload: dict[str, Any], **top: Any) -> byte
     return framed(json.dumps({**envelope, "payload": payload}, separators=(",", ":")).encode())
 
 
-def body_of(n: int) -> tuple[str, dict[str, Any]]:
+def body_of(n: int, call: str) -> tuple[str, dict[str, Any]]:
     bodies: list[tuple[str, dict[str, Any]]] = [
         ("log", {"level": "info", "message": f"step {n} of the work"}),
         ("thought", {"text": f"thinking about {n}"}),
         ("tool_call", {"tool": "search", "args": {"q": f"query {n}"}, "call_id": f"c{n}"}),
-        ("tool_result", {"call_id": f"c{n}", "result": {"rows": [1, 2, 3], "text": "found"}}),
+        ("tool_result", {"call_id": call, "result": {"rows": [1, 2, 3], "text": "found"}}),
         ("status", {"phase": "running", "message": f"phase {n}"}),
         ("metric", {"name": "cost.inference", "value": 0.0001, "unit": "USD"}),
         ("progress", {"current": n, "total": 10**9, "units": "files"}),
@@ -67,10 +67,14 @@ def body_of(n: int) -> tuple[str, dict[str, Any]]:
 def prepared(count: int, jobs: list[str], burst: int = BURST) -> list[bytes]:
     """The events, some at a time, and each job's end."""
     frames = []
+    calls: dict[str, str] = {}  # the last tool call of each job
     for n in range(1, count + 1):
-        kind, body = body_of(n)
+        job = jobs[n % len(jobs)]
+        kind, body = body_of(n, calls.get(job, "c0"))
+        if kind == "tool_call":
+            calls[job] = body["call_id"]
         payload = {"kind": kind, "ts": TS, "body": body}
-        top = {"job_id": jobs[n % len(jobs)], "event_seq": n, "trace_id": TRACE}
+        top = {"job_id": job, "event_seq": n, "trace_id": TRACE}
         frames.append(message("job.event", n, payload, **top))
     ended = {"final_status": "success", "result": {"ok": True}, "completed_at": TS}
     for n, job in enumerate(jobs, count + 1):
