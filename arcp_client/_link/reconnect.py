@@ -1,7 +1,8 @@
 """Opens links in a loop, and decides whether and when to retry.
 
-`Reconnect.classify` decides whether a failure is retried; by default, `may_retry` decides.
-tenacity's wait object gives the delay before the retry, and its stop object limits the retries.
+The settings are in `arcp_client.policy.Reconnect`. Its function `classify` decides whether to retry
+after a failure; without this function, `may_retry` decides. Its `wait`, an object of tenacity,
+gives the delay before the retry, and its `stop` limits the retries.
 
 See rule S8 in docs/explanation/rules.md.
 """

@@ -1,4 +1,4 @@
-"""Starts the plans that get the outcomes of jobs after a lost link, a gap or a new session.
+"""Starts the plans that get the outcomes of jobs after a lost link, a gap or a lost session.
 
 `Session` calls a method of `Recovery` in each of these cases. The `Peer`, which adapts the session
 to one kind of runtime, decides which jobs need a plan. `plans` defines the plans, and `plan_runner`

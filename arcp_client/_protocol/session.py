@@ -13,7 +13,9 @@ The path of a frame::
 
 In the picture, *peer* is not the runtime. It is the adapter for the dialect of the runtime. A
 *plan* is a series of requests by which recovery gets the outcome of a job. Recovery starts when
-events are missing. It also starts after a lost link and in a new session.
+events are missing, and after a lost link. If the runtime cannot resume the session, it opens
+another one in its place. The `Session` object then continues in that one, with the jobs that it
+has.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def _specification(payload: Mapping[str, object], envelope_id: str) -> type[Peer
 
 
 class Session:
-    """One session of a client.
+    """One session of a client, and those that replace it if the runtime cannot resume it.
 
     Guarantees, for any input: each event is emitted in order and once, or a `Gap` replaces it.
     Every request ends before `Ended`. No action follows `Ended`.
