@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -285,12 +286,14 @@ def import_what_programs_import() -> None:
     import arcp_client.cli.app
     import arcp_client.runtime
     import arcp_client.transports.websocket
+    from arcp_client.cli.exit_codes import CommandError
 
     for module in (arcp_client, arcp_client.runtime):
         for name in module.__all__:
             getattr(module, name)
     for found in pkgutil.iter_modules(actions.__path__, f"{actions.__name__}."):
-        importlib.import_module(found.name)
+        with contextlib.suppress(CommandError):  # its extra is not installed
+            importlib.import_module(found.name)
 
 
 def become(asked: dict[str, Any], fds: list[int]) -> None:
