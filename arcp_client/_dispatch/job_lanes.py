@@ -95,7 +95,8 @@ class JobLanes:
     Attributes:
         accepted: number of events, held ones included.
         done: number of events whose handlers have ended.
-        held: the held events, each with its lane, in the order of their arrival.
+        held: for each held event, in the order of arrival, its lane, and whether it concerns all
+            jobs.
 
     Args:
         registration: the registration that owns the lanes.
@@ -109,7 +110,7 @@ class JobLanes:
         self._sweep_at = _LANES
         self.accepted = 0
         self.done = 0
-        self.held: deque[tuple[JobLane, Event]] = deque()
+        self.held: deque[tuple[JobLane, bool]] = deque()
 
     def add(self, events: list[Event], now: float, sink: LaneSink[Event, object]) -> None:
         """Queue events in their lanes. From the first one that concerns all jobs on, hold them."""
@@ -122,8 +123,9 @@ class JobLanes:
             lane = table.get(job_id)
             if lane is None:
                 lane = table[job_id] = JobLane(self, self._registration, self._gate)
-            if held or job_id is None or type(event) is Gap:
-                held.append((lane, event))
+            concerns_all = job_id is None or type(event) is Gap
+            if concerns_all or held:
+                held.append((lane, concerns_all))
                 lane.held += 1
             elif not lane.entries:
                 ready.append(lane)
@@ -140,16 +142,16 @@ class JobLanes:
         self._sweep_at = max(_LANES, 2 * len(self._table))
 
     def release_held(self) -> None:
-        """If only held events are outstanding, release the first, or those before the next that
-        concerns all jobs.
+        """Release the next held events if no other events are outstanding.
+
+        These are one event that concerns all jobs, or the events before the next such event.
         """
         held = self.held
         if len(held) < self.accepted - self.done:
             return
         ready: list[JobLane] = []
         while held:
-            lane, event = held[0]
-            concerns_all = event.job_id is None or type(event) is Gap
+            lane, concerns_all = held[0]
             if concerns_all and ready:
                 break
             held.popleft()

@@ -104,7 +104,7 @@ class Notifications(Observable[Event]):
                     self._failed(observer, error)
                 else:
                     here.token = outer
-                    delivery.holders -= 1  # as release() does; a call for each event costs 2 %
+                    delivery.holders -= 1  # as release() does, without a call for each event
                     if not delivery.holders:
                         self.processed(delivery)
 

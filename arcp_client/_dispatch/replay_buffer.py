@@ -177,9 +177,9 @@ class ReplayBuffer:
         self._kept = deque(self._kept, maxlen=events)
         self._limit = bytes_
         self._light = _quotient(bytes_, events)
+        self._bytes = self.weigh()
         if max(map(_size, self._kept), default=0) * events > bytes_:
             self._light = -1
-            self._bytes = self.weigh()
             self.drop(self._bytes - bytes_)
 
     def keep_history(self) -> None:
