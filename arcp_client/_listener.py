@@ -117,6 +117,8 @@ class Listener:
                 server_side=True,
                 ssl_handshake_timeout=self._table.limits.request_timeout,
             )
+            if transport.is_closing():  # uvloop returns although the connection was lost meanwhile
+                secured = None
         except (OSError, ValueError) as error:  # SSLError is an OSError
             self._logger.debug("a TLS handshake failed: %s", type(error).__name__)
         finally:

@@ -20,12 +20,13 @@ MARKED = (
     "tests/unit/acp/session/test_order.py",
     "tests/unit/link/test_defects.py",
     "tests/unit/rx/test_errors.py",
+    "tests/unit/test_connection_limits.py",
     "tests/unit/test_tasks.py",
     "tests/unit/test_user_code.py",
     "tests/unit/transports/test_conformance.py",
     "tests/unit/transports/test_stdio.py",
 )
-"""What is marked ``loops``: where tasks begin, transports are asked, and user code is run."""
+"""What is marked ``loops``: where tasks and TLS begin, transports are asked, user code is run."""
 
 LOOP = os.environ.get("ARCP_LOOP", "plain")
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_client import _connection_limits
+from arcp_client import _connection_limits, _listener
 from arcp_client._connection_limits import (
     ConnectionLimits,
     ConnectionTable,
@@ -310,6 +310,31 @@ async def test_a_tls_handshake_that_does_not_end_is_cut_off(tmp_path: Path, sent
         with suppress(ConnectionError):
             while await reader.read(1000):
                 pass
+        await server.changed(0)
+
+
+async def test_a_connection_that_is_dropped_in_its_tls_handshake_counts_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop's start_tls() then returns a transport, as if the handshake had succeeded."""
+    made: list[LimitedProtocol] = []
+
+    def protocol(*args: Any) -> LimitedProtocol:
+        made.append(LimitedProtocol(*args))
+        return made[-1]
+
+    monkeypatch.setattr(_listener, "LimitedProtocol", protocol)
+    async with listening(server_context(tmp_path)) as server, AsyncExitStack() as stack:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        stack.enter_context(closing(writer))
+        await server.changed(1)
+        transport = made[0]._transport
+        assert transport is not None
+        while transport.get_protocol() is made[0]:
+            await asyncio.sleep(0)
+        made[0]._drop()  # as its timer does, which may be due before that of the handshake
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
         await server.changed(0)
 
 
