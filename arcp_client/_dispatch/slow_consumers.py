@@ -61,7 +61,11 @@ class SlowConsumers:
             if events < self._soft or registration in self._slow:
                 continue
             since = registration.since()
-            now = asyncio.get_running_loop().time()
-            if since is not None and now - since >= SLOW_AFTER:
+            if since is None:
+                continue
+            # While the reader is paused, one timer of SLOW_AFTER leads here. Unrounded, the
+            # difference of two times that far apart is often a little less, such as 0.09999999.
+            seconds = round(asyncio.get_running_loop().time() - since, 6)
+            if seconds >= SLOW_AFTER:
                 self._slow.append(registration)
-                self._report(Episode(registration, events, now - since))
+                self._report(Episode(registration, events, seconds))

@@ -107,6 +107,20 @@ async def test_an_episode_begins_when_the_oldest_event_has_waited_long_enough(
     assert [(one.events, one.seconds) for one in found] == [(4, pytest.approx(1.9 * SLOW_AFTER))]
 
 
+@pytest.mark.parametrize("milliseconds", range(1000, 1020))
+async def test_an_episode_begins_exactly_when_its_time_has_come(
+    clock: VirtualClock, milliseconds: int
+) -> None:
+    """The clock of uvloop counts milliseconds, and a paused reader has the check made once."""
+    consumer = Behind()
+    consumer.outstanding, consumer.arrived = 4, milliseconds / 1000
+    found: list[Episode] = []
+    slow = SlowConsumers(4, cast(Any, [consumer]), found.append)
+    await clock.advance((milliseconds + 1000 * SLOW_AFTER) / 1000)
+    slow.check()
+    assert [one.seconds for one in found] == [SLOW_AFTER]
+
+
 def test_a_reader_that_stops_because_the_file_is_full_wants_to_know_of_progress() -> None:
     pressure = BackPressure(
         Buffer(),
