@@ -55,8 +55,8 @@ def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
     failure                                first connect  live before
     =====================================  =============  ===========
     the network, a restarting server       retry          retry
-    a resume that is refused               retry          retry
-    a fresh hello refused as expired       retry once     retry once
+    a refused resume                       retry          retry
+    a new session, refused with its code   retry once     retry once
     a wrong path, login page, certificate  final          retry
     another protocol, a refused hello      final          retry
     a refused token                        final          final

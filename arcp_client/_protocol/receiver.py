@@ -39,7 +39,7 @@ from arcp_client.models import Checkpoint
 __all__ = ["Receiver", "rotates"]
 
 ROUNDS: Final = 3
-"""Waits after which the replay of a silent link without a heartbeat counts as complete."""
+"""The replay of a silent link without a heartbeat counts as complete after this many waits."""
 
 
 class Receiver:
