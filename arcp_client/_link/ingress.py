@@ -65,6 +65,11 @@ class Ingress:
         """The number of frames in the file."""
         return len(self._spill or ())
 
+    @property
+    def turn(self) -> int:
+        """The number of frames that the reader may take in before it calls `next_wait`."""
+        return self._back_pressure.turn
+
     def next_wait(self) -> Awaitable[None] | None:
         """Decide how the reader continues; return what it must await first, or ``None``."""
         reading = self._back_pressure.decide()

@@ -42,7 +42,6 @@ _PATIENCE = 1.0
 """Seconds that a transport may exceed its close timeout."""
 
 _LOST = (LinkLost, HeartbeatLost, HandshakeTimeout)
-_CHECK_EVERY = 64
 
 _REFUSALS = frozenset({1002, 1003, 1007, 1009})
 """Close codes for a refused frame: malformed, unsupported, not UTF-8, too large."""
@@ -219,7 +218,6 @@ class Link:
                 finally:
                     self._reading = True
                     del frame  # see above
-            limit = _CHECK_EVERY
             if self._unsent.over:
                 # The peer does not read. Stop reading; its heartbeat timeout continues.
                 await self._unsent.room()
@@ -228,6 +226,7 @@ class Link:
                 self._reading = False
                 await waiting
                 self._reading = True
+            limit = ingress.turn
 
     async def _receive_one(self, _limit: int) -> list[bytes]:
         """Receive one frame from a transport that is not a `ManyReceiver`."""

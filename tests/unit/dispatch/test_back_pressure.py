@@ -38,6 +38,26 @@ async def test_a_reader_that_paused_for_bytes_continues_with_the_event_that_make
     await turns()
 
 
+@pytest.mark.parametrize(
+    ("soft", "waiting", "frames"),
+    [(1000, 0, 128), (1000, 1, 64), (100, 0, 100), (100, 1, 64), (8, 0, 64), (8, 1, 64)],
+)
+def test_the_reader_takes_more_frames_at_a_time_while_no_event_waits(
+    soft: int, waiting: int, frames: int
+) -> None:
+    consumers = Behind()
+    consumers.outstanding = waiting
+    pressure = BackPressure(
+        Buffer(soft=soft),
+        consumers,
+        request_pending=lambda: False,
+        stall=60.0,
+        check_slow=lambda: None,
+        check_loop=lambda: None,
+    )
+    assert pressure.turn == frames
+
+
 async def test_slow_consumers_are_looked_for_at_each_check_and_once_in_a_long_pause(
     clock: VirtualClock,
 ) -> None:

@@ -64,6 +64,21 @@ class Wire:
         self.closed.append(timeout)
 
 
+class ManyWire(Wire):
+    """A transport that returns several frames at a time; it notes how many it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[int] = []
+
+    async def receive_many(self, limit: int) -> list[bytes]:
+        self.limits.append(limit)
+        frames = [await self.receive()]
+        while len(frames) < limit and not self.incoming.empty():
+            frames.append(await self.receive())
+        return frames
+
+
 class World:
     """A link with stand-ins for its driver, the session and the ingress, which note what it does.
 
@@ -71,6 +86,7 @@ class World:
         received_frames: frames that the driver was given.
         set_aside_frames: frames that the ingress was given instead, while `aside` is true.
         stop: what the reader must await next.
+        turn: how many frames the ingress lets the reader take in before it decides again.
         reports: errors of frames that were not readable, or too long to send.
         pings: requests that ask whether the peer is there.
         ended: the reasons that the link has given for its end.
@@ -84,8 +100,9 @@ class World:
     state = State.LIVE
     info = SimpleNamespace(heartbeat_interval=None)
 
-    def __init__(self, outbox: int) -> None:
-        self.wire = Wire()
+    def __init__(self, outbox: int, wire: Wire | None = None) -> None:
+        self.wire = wire or Wire()
+        self.turn = 64
         self.received_frames: list[bytes] = []
         self.set_aside_frames: list[bytes] = []
         self.stop: asyncio.Future[None] | None = None
@@ -174,8 +191,8 @@ async def make(clock: VirtualClock) -> AsyncIterator[Make]:
     """Makes a link that runs, and ends it after the test."""
     made: list[World] = []
 
-    async def one(*, outbox: int = 1000) -> World:
-        world = World(outbox)
+    async def one(*, outbox: int = 1000, wire: Wire | None = None) -> World:
+        world = World(outbox, wire)
         made.append(world)
         await clock.settle()
         return world
@@ -273,6 +290,19 @@ def test_an_interrupt_in_a_transport_ends_the_program_and_not_the_link(way: str)
     with pytest.raises(KeyboardInterrupt):
         clock.run(scene())
     assert worlds[0].ended == []
+
+
+async def test_the_welcome_is_read_alone_and_then_as_many_frames_as_the_ingress_lets_in(
+    clock: VirtualClock, make: Make
+) -> None:
+    wire = ManyWire()
+    world = await make(wire=wire)
+    world.turn = 2
+    for frame in (b"welcome", b"1", b"2", b"3"):
+        wire.incoming.put_nowait(frame)
+    await clock.settle()
+    assert world.received_frames == [b"welcome", b"1", b"2", b"3"]
+    assert wire.limits == [1, 2, 2, 2]
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, 1004, 1006, 1007, 1008, 1009, 1010, None])
