@@ -51,16 +51,16 @@ TokenSource = Token | Callable[[], Token | Awaitable[Token]]
 def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
     """Whether to try another link, depending on the failure and on earlier success.
 
-    =====================================  =============  ===========
-    failure                                first connect  live before
-    =====================================  =============  ===========
-    the network, a restarting server       retry          retry
-    a refused resume                       retry          retry
-    a new session, refused with its code   retry once     retry once
-    a wrong path, login page, certificate  final          retry
-    another protocol, a refused hello      final          retry
-    a refused token                        final          final
-    =====================================  =============  ===========
+    ================================================  =============  ===========
+    failure                                           first connect  live before
+    ================================================  =============  ===========
+    the network, a restarting server                  retry          retry
+    a refused resume                                  retry          retry
+    a new session refused with RESUME_WINDOW_EXPIRED  retry once     retry once
+    a wrong path, a login page, a wrong certificate   final          retry
+    another protocol, a refused hello                 final          retry
+    a refused token                                   final          final
+    ================================================  =============  ===========
 
     During a deployment or behind a captive portal, a right address looks wrong for a while. After
     the first welcome, this is the likely cause; before it, a wrong address is more likely.
