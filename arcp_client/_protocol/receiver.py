@@ -39,7 +39,7 @@ from arcp_client.models import Checkpoint
 __all__ = ["Receiver", "rotates"]
 
 ROUNDS: Final = 3
-"""The replay of a silent link without a heartbeat counts as complete after this many waits."""
+"""Without a heartbeat, a missing event of a silent link counts as lost after this many waits."""
 
 
 class Receiver:
