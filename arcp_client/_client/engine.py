@@ -1,4 +1,4 @@
-"""Runs one session on its links: passes events to consumers, and answers to the waiting callers.
+"""Runs one session on its links: gives events to consumers, and waiting callers their answers.
 
 The engine owns the session, its link and its checkpoint. A frame goes from the link's reader
 through the session to the fan-out (`FanOut`) without an ``await``; after that, consumers run

@@ -35,7 +35,7 @@ class EventIterator(AsyncIterator[E], Generic[E]):
 
     The events of the replay buffer count as processed, because they arrived before the iterator was
     made: a client with a store does not get them again after a crash. An iterator over the session
-    that is made before ``connect()`` has no such events.
+    that is made before ``connect()`` gets every event as it arrives.
 
     Raises:
         ArcpError: from the iteration, after the client has ended: ClientClosed, or the reason.

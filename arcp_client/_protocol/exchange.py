@@ -73,7 +73,7 @@ class Exchange:
     Args:
         view: the session.
         receiver: is notified of subscriptions.
-        runner: is notified of late answers to the requests of plans.
+        runner: is notified of late answers to the requests of recovery plans.
         recovery: is notified of acceptances and subscriptions.
     """
 

@@ -14,7 +14,7 @@ one that the runtime supports, or with ``list`` if `Recover.list_first` is set::
       list ─────▶ as above
         │  └────▶ not listed ──▶ `list_first`: subscribe with history; otherwise: given up
         ▼ refused, timed out or not supported
-      resubmit under the same key; without a key: given up if refused, otherwise watch
+      resubmit under the same key; without a key: given up if ``list`` was refused, else watch
 
 To *watch* means to wait for events, and to poll the job while it is silent. To *resubmit* is to
 send the submit again: a runtime that knows the key answers with the job, or with the stored

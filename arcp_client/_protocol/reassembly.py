@@ -28,9 +28,9 @@ SETTLE = 2.0
 """Seconds that a replay has to fill a hole before the hole counts as lost."""
 
 REACH = 1024
-"""The least distance by which one frame may move the cursor ahead."""
+"""The lower limit of `Reassembly`'s ``reach``: how far one frame may move the cursor."""
 AGREEING = 3
-"""Consecutive frames with numbers far ahead of all others until they are accepted."""
+"""Number of consecutive frames beyond the reach after which their numbers are accepted."""
 REMEMBERED = 1024
 """How many given-up holes are remembered, whose frames may still arrive."""
 

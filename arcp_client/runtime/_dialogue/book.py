@@ -1,8 +1,9 @@
 """Keeps the questions of all agents: opens, answers, expires and withdraws them.
 
-Each change sets the state, emits an event in each waiting job, and writes an entry for the durable
-log, in one synchronous step. So of two answers, or of an answer and the expiry, only the first has
-an effect. Agents and clients learn of a change after it is stored.
+Jobs of the same work that ask the same question wait for one answer. Each change sets the
+question's state, emits an event in each of these jobs, and writes an entry for the durable log, in
+one synchronous step. So of two answers, or of an answer and the expiry, only the first has an
+effect. Agents and clients learn of a change after it is stored.
 """
 
 from __future__ import annotations

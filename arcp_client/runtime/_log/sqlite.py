@@ -28,7 +28,9 @@ _WHAT = "event log"
 _CHECKPOINT = 1000
 """Pages that are written before a checkpoint moves them into the main file."""
 _LARGEST_WAL = 16_384
-"""Pages after which a write does so itself: checkpoints beside writes may never catch up."""
+"""Pages after which a write makes the checkpoint itself, because a checkpoint that runs beside
+writes may never catch up.
+"""
 _HELD = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
