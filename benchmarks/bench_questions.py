@@ -4,7 +4,8 @@ An agent asks questions and emits log entries and tool calls, in random order an
 pauses, each with a stamp, over a WebSocket to a client in another process, whose handlers note the
 time. The handler of a question answers it. A log entry is a small event; the arguments of a tool
 call have the fields of a question, so that its frame is as large. ``ratio`` is the median time of a
-question by that of a log entry of the same run, and ``ratio_same_size`` by that of a tool call.
+question by that of a log entry of the same run, and ``ratio_same_size`` by that of a tool call;
+``ratio_p99`` compares the 99th percentiles of a question and a tool call.
 
     python benchmarks/bench_questions.py [--rounds 9] [--questions 500] [--write]
 
@@ -104,12 +105,16 @@ async def one(way: str, count: int) -> dict[str, float]:
             child.kill()
             await child.wait()
     event, call_, question = (statistics.median(took[kind][_WARM:]) for kind in KINDS)
+    _, slow_call, slow_question = (
+        statistics.quantiles(took[kind][_WARM:], n=100)[-1] for kind in KINDS
+    )
     return {
         "event_ms": event,
         "same_size_ms": call_,
         "question_ms": question,
         "ratio": question / event,
         "ratio_same_size": question / call_,
+        "ratio_p99": slow_question / slow_call,
     }
 
 
@@ -123,7 +128,7 @@ def measured(rounds: int, count: int) -> dict[str, Any]:
     return {**machine(), "rounds": rounds, "questions": count, "rows": rows}
 
 
-KEYS = ("event_ms", "same_size_ms", "question_ms", "ratio", "ratio_same_size")
+KEYS = ("event_ms", "same_size_ms", "question_ms", "ratio", "ratio_same_size", "ratio_p99")
 
 
 def shown(result: dict[str, Any]) -> str:
@@ -134,6 +139,7 @@ def shown(result: dict[str, Any]) -> str:
             *(f"{row[key]['median']:.2f}" for key in KEYS[:3]),
             spread(row["ratio"]),
             spread(row["ratio_same_size"]),
+            spread(row["ratio_p99"]),
         ]
         for row in result["rows"]
     ]
@@ -144,6 +150,7 @@ def shown(result: dict[str, Any]) -> str:
         "question, p50 ms",
         "question × event",
         "question × event of the same size",
+        "p99 × p99 of the same size",
     )
     return table(head, rows) + footer(result, f" of {result['questions']:,} questions")
 
