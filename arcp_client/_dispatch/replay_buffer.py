@@ -159,16 +159,26 @@ class ReplayBuffer:
 
     def weigh(self) -> int:
         """The bytes of the kept events."""
-        return sum(map(_size, self._kept))
+        kept = self._kept
+        try:
+            return sum(map(len, kept)) + len(kept) * _OVERHEAD  # type: ignore[arg-type]
+        except TypeError:  # not only envelopes
+            return sum(map(_size, kept))
 
     def drop(self, bytes_: int) -> int:
         """Drop the oldest events until ``bytes_`` bytes are freed, none if it is 0 or less.
 
         Returns the number of freed bytes.
         """
-        freed = 0
-        while self._kept and freed < bytes_:
-            freed += _size(self._kept.popleft())
+        if bytes_ <= 0:
+            return 0
+        freed = self.weigh()
+        if freed <= bytes_:
+            self._kept.clear()
+        else:
+            freed = 0
+            while freed < bytes_:
+                freed += _size(self._kept.popleft())
         self._bytes -= freed
         return freed
 

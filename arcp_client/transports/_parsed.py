@@ -8,6 +8,7 @@ version of aiohttp has no such queue, and `WebSocketTransport` then receives one
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import Any
 
 import aiohttp
@@ -51,17 +52,18 @@ class ParsedMessages:
             limit: the length of the list at which to stop. The method also stops after a message
                 larger than `LARGE`.
         """
-        buffer = self._buffer
-        size = 0
-        entry: Any = None
-        while buffer and len(frames) < limit and buffer[0][0].type is _TEXT:
-            entry = buffer.popleft()
-            frames.append(entry[0].data)
-            size += entry[1] + _OVERHEAD
-            if entry[1] > LARGE:
+        buffer, first, size = self._buffer, len(frames), 0
+        for message, length in islice(buffer, max(limit - first, 0)):
+            if message.type is not _TEXT:
                 break
-        if entry is not None:
+            frames.append(message.data)
+            size += length + _OVERHEAD
+            if length > LARGE:
+                break
+        if len(frames) > first:
+            for _ in range(len(frames) - first):
+                last, _ = buffer.popleft()
             # aiohttp counts the bytes in its queue, and pauses and resumes the socket by them. It
             # counts one message with the size of all that were taken.
-            buffer.appendleft((entry[0], size - _OVERHEAD))
+            buffer.appendleft((last, size - _OVERHEAD))
             await self._queue.read()

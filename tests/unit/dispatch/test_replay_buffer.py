@@ -87,6 +87,18 @@ def test_events_that_are_freed_make_room_for_others(add: Any) -> None:
     assert buffer.drop(0) == buffer.drop(-1) == 0
 
 
+@pytest.mark.parametrize(("wanted", "freed"), [(1, 1), (2, 2), (3, 3), (3.5, 3), (2.5, 3)])
+def test_events_and_envelopes_are_weighed_and_dropped_alike(wanted: float, freed: int) -> None:
+    event = sized(1, 1000)
+    buffer = ReplayBuffer()
+    for item in (event, bytes(event.size), event):
+        buffer.append(event, event.size, item)
+    each = event.size + _OVERHEAD
+    assert buffer.weigh() == 3 * each
+    assert buffer.drop(int(wanted * each)) == freed * each
+    assert buffer.weigh() == (3 - freed) * each
+
+
 def test_a_history_of_65536_events_is_kept_for_the_first_iterator_and_1024_after_it() -> None:
     buffer = ReplayBuffer()
     buffer.keep_history()
