@@ -74,7 +74,7 @@ class Reading(enum.Enum):
 
     ON = "on"
     BY_TURNS = "by turns"
-    """Continue after one iteration of the loop, in which consumers handle cached events."""
+    """Continue after `BackPressure.let_run`, in which consumers handle cached events."""
     HELD = "held"
     """Stop until consumers have caught up or a message is awaited."""
     ASIDE = "aside"
@@ -186,6 +186,15 @@ class BackPressure:
         if not self._must_read():
             return Reading.HELD
         return Reading.ASIDE if self.beyond else Reading.ON
+
+    async def let_run(self) -> None:
+        """Let consumers run for an iteration of the loop, and for a second one if many events wait.
+
+        In one iteration, a handler gets at most 64 events (rule D5), which is half a turn.
+        """
+        await asyncio.sleep(0)
+        if self._consumers.backlog >= _TURN:
+            await asyncio.sleep(0)
 
     @property
     def turn(self) -> int:

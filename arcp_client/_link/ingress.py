@@ -75,7 +75,7 @@ class Ingress:
         reading = self._back_pressure.decide()
         self.aside = reading is Reading.ASIDE or bool(self._spill)
         if reading is Reading.BY_TURNS:
-            return asyncio.sleep(0)
+            return self._back_pressure.let_run()
         if reading is Reading.HELD:
             return self._with_heartbeat_paused(self._back_pressure.caught_up())
         return None

@@ -58,6 +58,34 @@ def test_the_reader_takes_more_frames_at_a_time_while_no_event_waits(
     assert pressure.turn == frames
 
 
+@pytest.mark.parametrize(
+    ("waiting", "left", "iterations"),
+    [(128, 64, 2), (128, 63, 1), (128, 0, 1), (64, 64, 2)],
+)
+async def test_consumers_get_a_second_iteration_while_half_a_turn_waits(
+    waiting: int, left: int, iterations: int
+) -> None:
+    consumers = Behind()
+    consumers.outstanding = waiting
+    pressure = BackPressure(
+        Buffer(),
+        consumers,
+        request_pending=lambda: False,
+        stall=60.0,
+        check_slow=lambda: None,
+        check_loop=lambda: None,
+    )
+    assert pressure.decide() is Reading.BY_TURNS
+    reader = asyncio.create_task(pressure.let_run())
+    await asyncio.sleep(0)
+    consumers.outstanding = left
+    count = 0
+    while not reader.done():
+        await asyncio.sleep(0)
+        count += 1
+    assert count == iterations
+
+
 async def test_slow_consumers_are_looked_for_at_each_check_and_once_in_a_long_pause(
     clock: VirtualClock,
 ) -> None:
