@@ -12,11 +12,54 @@ from arcp_client import Buffer, Order, Reconnect, Timeouts
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.event_methods import EventMethods
 from arcp_client._client.settings import Settings
+from arcp_client._dispatch.back_pressure import BackPressure
 from arcp_client._jobrecord import JobOwner
 from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Gap, Log
 
 SESSION = "sess_1"
+
+
+class FakeConsumer:
+    """A consumer with a number of outstanding events, and the arrival time of the oldest one."""
+
+    def __init__(self) -> None:
+        self.outstanding = 0
+        self.arrived = 0.0
+
+    def since(self) -> float:
+        return self.arrived
+
+    @property
+    def backlog(self) -> int:
+        return self.outstanding
+
+    def weight(self, backlog: int, limit: int) -> int:
+        return 0
+
+    def held(self) -> int:
+        return 0
+
+    def flush_batches(self) -> None: ...
+
+    def iterators(self) -> tuple[()]:
+        return ()
+
+    def back_pressure(
+        self,
+        buffer: Buffer = Buffer(),  # noqa: B008
+        *,
+        check_slow: Callable[[], None] = lambda: None,
+    ) -> BackPressure:
+        """Back-pressure that has no other consumer."""
+        return BackPressure(
+            buffer,
+            self,
+            request_pending=lambda: False,
+            stall=60.0,
+            check_slow=check_slow,
+            check_loop=lambda: None,
+        )
 
 
 class Hub(EventMethods):

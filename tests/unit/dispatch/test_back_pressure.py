@@ -7,13 +7,12 @@ import asyncio
 import pytest
 
 from arcp_client import Buffer, Order
-from arcp_client._dispatch.back_pressure import BackPressure, Reading
+from arcp_client._dispatch.back_pressure import Reading
 from arcp_client._dispatch.slow_consumers import SLOW_AFTER
 from arcp_client.errors import BufferFull, LocalProtocolError
 from arcp_client.events import Event
 from arcp_client.testing import VirtualClock
-from tests.unit.dispatch.kit import Hub, Tape, log, turns
-from tests.unit.dispatch.test_slow_consumers import Behind
+from tests.unit.dispatch.kit import FakeConsumer, Hub, Tape, log, turns
 from tests.unit.dispatch.test_streams import sized
 
 
@@ -45,16 +44,9 @@ async def test_a_reader_that_paused_for_bytes_continues_with_the_event_that_make
 def test_the_reader_takes_more_frames_at_a_time_while_no_event_waits(
     soft: int, waiting: int, frames: int
 ) -> None:
-    consumers = Behind()
+    consumers = FakeConsumer()
     consumers.outstanding = waiting
-    pressure = BackPressure(
-        Buffer(soft=soft),
-        consumers,
-        request_pending=lambda: False,
-        stall=60.0,
-        check_slow=lambda: None,
-        check_loop=lambda: None,
-    )
+    pressure = consumers.back_pressure(Buffer(soft=soft))
     assert pressure.turn == frames
 
 
@@ -65,16 +57,9 @@ def test_the_reader_takes_more_frames_at_a_time_while_no_event_waits(
 async def test_consumers_get_a_second_iteration_while_half_a_turn_waits(
     waiting: int, left: int, iterations: int
 ) -> None:
-    consumers = Behind()
+    consumers = FakeConsumer()
     consumers.outstanding = waiting
-    pressure = BackPressure(
-        Buffer(),
-        consumers,
-        request_pending=lambda: False,
-        stall=60.0,
-        check_slow=lambda: None,
-        check_loop=lambda: None,
-    )
+    pressure = consumers.back_pressure()
     assert pressure.decide() is Reading.BY_TURNS
     reader = asyncio.create_task(pressure.let_run())
     await asyncio.sleep(0)
@@ -90,14 +75,7 @@ async def test_slow_consumers_are_looked_for_at_each_check_and_once_in_a_long_pa
     clock: VirtualClock,
 ) -> None:
     looked: list[float] = []
-    gate = BackPressure(
-        Buffer(),
-        Behind(),
-        request_pending=lambda: False,
-        stall=60.0,
-        check_slow=lambda: looked.append(clock.time()),
-        check_loop=lambda: None,
-    )
+    gate = FakeConsumer().back_pressure(check_slow=lambda: looked.append(clock.time()))
     assert gate.decide() is Reading.ON
     assert looked == [0.0]
     for seconds in (SLOW_AFTER / 2, 10.0):

@@ -8,50 +8,17 @@ from typing import Any, cast
 import pytest
 
 from arcp_client import Buffer
-from arcp_client._dispatch.back_pressure import BackPressure
 from arcp_client._dispatch.slow_consumers import SLOW_AFTER, Episode, SlowConsumers
 from arcp_client.testing import VirtualClock
-
-
-class Behind:
-    """A consumer with a number of outstanding events, and the arrival time of the oldest one."""
-
-    def __init__(self) -> None:
-        self.outstanding = 0
-        self.arrived = 0.0
-
-    def since(self) -> float:
-        return self.arrived
-
-    @property
-    def backlog(self) -> int:
-        return self.outstanding
-
-    def weight(self, backlog: int, limit: int) -> int:
-        return 0
-
-    def held(self) -> int:
-        return 0
-
-    def flush_batches(self) -> None: ...
-
-    def iterators(self) -> tuple[()]:
-        return ()
+from tests.unit.dispatch.kit import FakeConsumer
 
 
 @pytest.mark.parametrize(
     ("soft", "low"), [(1, 1), (2, 1), (3, 1), (8, 4), (9, 4)], ids=lambda n: str(n)
 )
 async def test_a_paused_reader_continues_at_half_of_the_soft_limit(soft: int, low: int) -> None:
-    consumer = Behind()
-    pressure = BackPressure(
-        Buffer(soft=soft),
-        consumer,
-        request_pending=lambda: False,
-        stall=60.0,
-        check_slow=lambda: None,
-        check_loop=lambda: None,
-    )
+    consumer = FakeConsumer()
+    pressure = consumer.back_pressure(Buffer(soft=soft))
     reader = asyncio.create_task(pressure.caught_up())
     await asyncio.sleep(0)
     for outstanding in range(2 * soft + 1, low, -1):
@@ -70,7 +37,7 @@ async def test_a_paused_reader_continues_at_half_of_the_soft_limit(soft: int, lo
 async def test_an_episode_ends_at_half_of_the_soft_limit(
     clock: VirtualClock, soft: int, low: int
 ) -> None:
-    consumer = Behind()
+    consumer = FakeConsumer()
     found: list[Episode] = []
     slow = SlowConsumers(soft, cast(Any, [consumer]), found.append)
     await clock.advance(SLOW_AFTER)
@@ -94,7 +61,7 @@ async def test_an_episode_begins_when_the_oldest_event_has_waited_long_enough(
     clock: VirtualClock,
 ) -> None:
     await clock.advance(100)
-    consumer = Behind()
+    consumer = FakeConsumer()
     consumer.outstanding, consumer.arrived = 4, clock.time()
     found: list[Episode] = []
     slow = SlowConsumers(4, cast(Any, [consumer]), found.append)
@@ -112,7 +79,7 @@ async def test_an_episode_begins_exactly_when_its_time_has_come(
     clock: VirtualClock, milliseconds: int
 ) -> None:
     """The clock of uvloop counts milliseconds, and a paused reader has the check made once."""
-    consumer = Behind()
+    consumer = FakeConsumer()
     consumer.outstanding, consumer.arrived = 4, milliseconds / 1000
     found: list[Episode] = []
     slow = SlowConsumers(4, cast(Any, [consumer]), found.append)
@@ -122,14 +89,7 @@ async def test_an_episode_begins_exactly_when_its_time_has_come(
 
 
 def test_a_reader_that_stops_because_the_file_is_full_wants_to_know_of_progress() -> None:
-    pressure = BackPressure(
-        Buffer(),
-        Behind(),
-        request_pending=lambda: False,
-        stall=60.0,
-        check_slow=lambda: None,
-        check_loop=lambda: None,
-    )
+    pressure = FakeConsumer().back_pressure()
     pressure.full = True
     assert pressure.progress_wanted
     pressure.full = False
