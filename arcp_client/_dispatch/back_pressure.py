@@ -188,12 +188,12 @@ class BackPressure:
         return Reading.ASIDE if self.beyond else Reading.ON
 
     async def let_run(self) -> None:
-        """Let consumers run for an iteration of the loop, and for a second one if many events wait.
+        """Let consumers run for an iteration of the loop, and for a second one if they then catch up.
 
-        In one iteration, a handler gets at most 64 events (rule D5), which is half a turn.
+        In one iteration, a handler gets at most 64 events (rule D5), which is half of a free turn.
         """
         await asyncio.sleep(0)
-        if self._consumers.backlog >= _TURN:
+        if _TURN <= self._consumers.backlog < self._free_turn:
             await asyncio.sleep(0)
 
     @property

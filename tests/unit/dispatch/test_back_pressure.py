@@ -52,9 +52,9 @@ def test_the_reader_takes_more_frames_at_a_time_while_no_event_waits(
 
 @pytest.mark.parametrize(
     ("waiting", "left", "iterations"),
-    [(128, 64, 2), (128, 63, 1), (128, 0, 1), (64, 64, 2)],
+    [(128, 64, 2), (128, 63, 1), (128, 0, 1), (64, 64, 2), (200, 127, 2), (200, 128, 1)],
 )
-async def test_consumers_get_a_second_iteration_while_half_a_turn_waits(
+async def test_consumers_get_a_second_iteration_if_they_may_catch_up_in_it(
     waiting: int, left: int, iterations: int
 ) -> None:
     consumers = FakeConsumer()
