@@ -188,7 +188,7 @@ class BackPressure:
         return Reading.ASIDE if self.beyond else Reading.ON
 
     async def let_run(self) -> None:
-        """Let consumers run for an iteration of the loop, and for a second one if they then catch up.
+        """Let consumers run for an iteration of the loop, and a second one if they then catch up.
 
         In one iteration, a handler gets at most 64 events (rule D5), which is half of a free turn.
         """
