@@ -10,8 +10,9 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from types import NoneType
 from typing import Any
 
@@ -19,7 +20,7 @@ import msgspec
 
 from arcp_client._wire import names
 from arcp_client._wire.codec import snapshot
-from arcp_client._wire.ids import new_id, time_text
+from arcp_client._wire.ids import new_id
 
 __all__ = [
     "ENVELOPE",
@@ -31,6 +32,7 @@ __all__ = [
     "job_part",
     "payload_bytes",
     "timestamp",
+    "timestamp_in",
 ]
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -160,11 +162,14 @@ _MANY = 10_000
 class EventIds:
     """Generates envelope ids: ULIDs that increase within a process, faster than one at a time.
 
-    Within a millisecond, 40 of the 80 random bits stay constant; the other 40 count up from a
-    random start. In practice, collisions between processes are no likelier than with random ids.
+    Of the 80 random bits, 40 stay constant for 17 minutes; the other 40 count up from a random
+    start. In practice, collisions between processes are no likelier than with random ids.
     """
 
     def __init__(self) -> None:
+        self._era = -1  # the time in units of 2**20 milliseconds
+        self._first = b""  # its digits
+        self._constant = b""
         self._prefix = b""
         self._head = b""  # the prefix and the higher half of the count
         self._until = 0
@@ -175,14 +180,26 @@ class EventIds:
         moment = time.time_ns()
         self._count += 1
         if moment >= self._until:
-            self._prefix = new_id()[:18].encode("ascii")
-            self._count = int.from_bytes(os.urandom(4), "big")
-            self._until = moment - moment % 1_000_000 + 1_000_000
-            self._carry()
+            self._tick(moment // 1_000_000)
         elif not self._count & _LOW:
             self._carry()
         count = self._count
         return self._head + _PAIRS[count >> 10 & 1023] + _PAIRS[count & 1023]
+
+    def _tick(self, moment: int) -> None:
+        """Begin a millisecond."""
+        if moment >> 20 != self._era:
+            self._begin(moment >> 20)
+        self._until = (moment + 1) * 1_000_000
+        low = _PAIRS[moment >> 10 & 1023] + _PAIRS[moment & 1023]
+        self._prefix = self._first + low + self._constant
+        self._carry()
+
+    def _begin(self, era: int) -> None:
+        self._era = era
+        self._first = _PAIRS[era >> 20] + _PAIRS[era >> 10 & 1023] + _PAIRS[era & 1023]
+        self._constant = new_id()[10:18].encode("ascii")
+        self._count = int.from_bytes(os.urandom(4), "big")
 
     def _carry(self) -> None:
         high = self._count >> 20
@@ -198,9 +215,29 @@ def timestamp() -> str:
     moment = time.time_ns() // 1_000_000
     known, text = _now
     if moment != known:
-        text = time_text(datetime.fromtimestamp(moment / 1000, UTC))
+        text = _text_of(moment)
         _now = (moment, text)
     return text
+
+
+def timestamp_in(seconds: float) -> str:
+    """Return the time that it will be in some seconds, in the form of `timestamp`."""
+    return _text_of(int((time.time() + seconds) * 1000))
+
+
+def _text_of(moment: int) -> str:
+    seconds, milliseconds = divmod(moment, 1000)
+    days, seconds = divmod(seconds, 86_400)
+    hours, seconds = divmod(seconds, 3600)
+    return f"{_date(days)}T{hours:02}:{seconds // 60:02}:{seconds % 60:02}.{milliseconds:03}Z"
+
+
+@lru_cache(16)
+def _date(days: int) -> str:
+    return str(date.fromordinal(_EPOCH + days))
+
+
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def canonical(value: Any) -> bytes:
