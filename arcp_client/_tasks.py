@@ -196,6 +196,14 @@ class TaskOwner:
         task.add_done_callback(self._ended)
         return task
 
+    def release(self, task: asyncio.Task[Any]) -> None:
+        """Forget a task that ends in its present step, without a failure.
+
+        Its end then needs no callback, for which the loop would make another iteration.
+        """
+        self._tasks.pop(task, None)
+        task.remove_done_callback(self._ended)
+
     async def complete(
         self,
         coro: Coroutine[Any, Any, T],

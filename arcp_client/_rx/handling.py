@@ -158,6 +158,11 @@ class HandlerSink(Emitter[T, R]):
             # No task drains the queue any more, so the stream ends rather than stalls.
             self.finish(self._wrapped(f"ended by {type(error).__name__}", None, error))
 
+    def left(self, task: asyncio.Task[None]) -> None:
+        """Note that a drain task ends in its present step, because there are no items."""
+        task.remove_done_callback(self.drained)
+        self._owner.release(task)
+
     def watchdog(self) -> Watchdog | None:
         """Make the watchdog of a new drain task, if items have a time limit."""
         seconds = self.options.item_timeout
@@ -224,7 +229,7 @@ class HandlerSink(Emitter[T, R]):
             handler = pick()
         is_async = options.is_async or options.isolate
         on_next = self.down.on_next
-        task: Any = asyncio.current_task()
+        task: Any = asyncio.current_task(self._loop)
         plain: type = type(None)  # the last result type that was not awaitable
         clock = time.monotonic  # not the loop's: some loops cache their time for one iteration
         slice_items = options.slice_items if after is None else math.inf
@@ -238,6 +243,7 @@ class HandlerSink(Emitter[T, R]):
                     if pick is not None:
                         handler = pick()
                     continue
+                self.left(task)
                 return
             token = slot
             if type(item) is Held:

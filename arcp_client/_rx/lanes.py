@@ -149,6 +149,10 @@ class LaneSink(HandlerSink[T, R]):
         self._workers.discard(task)
         super().drained(task)
 
+    def left(self, task: asyncio.Task[None]) -> None:
+        self._workers.discard(task)
+        super().left(task)
+
     def _tick(self) -> None:
         self._tick_due = False
         if not self._ready or self._awake or self.stopped:

@@ -232,6 +232,37 @@ async def test_closing_ends_the_tasks_that_a_cancelled_task_starts(owner: TaskOw
     assert len(owner) == 0
 
 
+async def test_the_end_of_a_task_that_was_released_takes_no_callback(owner: TaskOwner) -> None:
+    loop, calls = asyncio.get_running_loop(), 0
+
+    async def work(*, release: bool) -> None:
+        await asyncio.sleep(0)
+        if release:
+            owner.release(asyncio.current_task())  # type: ignore[arg-type]
+            assert not len(owner)
+
+    async def calls_of(*, release: bool) -> int:
+        nonlocal calls
+        calls, call_soon = 0, loop.call_soon
+
+        def counted(*args: Any, **options: Any) -> asyncio.Handle:
+            nonlocal calls
+            calls += 1
+            return call_soon(*args, **options)
+
+        task = owner.spawn(work(release=release))
+        loop.call_soon = counted  # type: ignore[method-assign]
+        try:
+            for _ in range(8):
+                await asyncio.sleep(0)
+        finally:
+            loop.call_soon = call_soon  # type: ignore[method-assign]
+        assert task.done()
+        return calls
+
+    assert await calls_of(release=True) == await calls_of(release=False) - 1
+
+
 def test_tasks_are_created_in_one_place() -> None:
     """Elsewhere a task might begin before the caller has gone on."""
     creators = {"create_task", "ensure_future", "eager_task_factory"}

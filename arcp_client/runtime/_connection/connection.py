@@ -43,6 +43,8 @@ _CONTROL_HIGH = 256
 _TOGETHER = 64
 _TOGETHER_BYTES = 64 * 1024
 _FAREWELL = 1.0
+_PAUSE = 0.001
+"""Seconds without a batch after which the writer ends with the next one, if nothing else waits."""
 _TURN = 0.005
 """Seconds of handling one client's requests before the other clients get their turn."""
 _STORED = 1.0
@@ -139,6 +141,7 @@ class Connection:
         self._after_histories: deque[tuple[Backlog, bytes]] = deque()
         self._unsent = ByteBudget(handler.outbox_bytes)  # all queues, and the batch being sent
         self._sending = 0
+        self._sent_at = 0.0
         self._overdue: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -463,10 +466,13 @@ class Connection:
             while (batch := self._batch()) or self._control:  # an overrun has queued its refusal
                 if batch:
                     await send_many(self._transport, batch)
-                    self._handed_over()
+                    if self._handed_over() and not self._control and not self._pending():
+                        break  # events come one at a time
                     await asyncio.sleep(0)  # yield to others; then there may be more
             if self._finishing:
                 await self._transport.close(timeout=_FAREWELL)
+            elif self._writer is not None:
+                self._tasks.release(self._writer)
         except LinkLost:
             self._dead = True  # the reader detects it too
         except LocalProtocolError as error:
@@ -482,18 +488,21 @@ class Connection:
             self._writer = None
             self._made_room()
 
-    def _handed_over(self) -> None:
-        """Account for a batch that the link has accepted."""
+    def _handed_over(self) -> bool:
+        """Account for a batch that the link has accepted; return whether it came after a pause."""
         sent, self._sending = self._sending, 0
         self._unsent.release(sent)
         if not self._control and not self._in_turn and not self._after_histories:
             self._made_room()
+        now = asyncio.get_running_loop().time()
+        after_pause, self._sent_at = now - self._sent_at > _PAUSE, now
         if self._heartbeat is not None:
-            self._heartbeat.sent_at = asyncio.get_running_loop().time()
+            self._heartbeat.sent_at = now
         if self.session is not None:
             self.session.progress()
             if self._after_histories:
                 self._place(self.session)
+        return after_pause
 
     def _batch(self) -> list[bytes]:
         """Return the next frames to send: control frames or events."""

@@ -174,6 +174,7 @@ def test_a_writer_goes_on_while_events_come_and_ends_when_none_do() -> None:
         connection.enter(session, 0, b"welcome")
         await asyncio.sleep(0)
         writer = connection._writer
+        assert writer is not None
         for index in range(100):
             session.append(record(index))
             await asyncio.sleep(0)
@@ -182,5 +183,21 @@ def test_a_writer_goes_on_while_events_come_and_ends_when_none_do() -> None:
             await asyncio.sleep(0)
         assert link.frames == 101
         assert connection._writer is None
+
+    VirtualClock().run(scenario())
+
+
+def test_the_writer_of_a_lone_event_ends_in_the_turn_in_which_it_sends_it() -> None:
+    async def scenario() -> None:
+        tasks, link = TaskOwner("writer"), Link(Turns())
+        session, connection = connected("sess_1", link, tasks)
+        connection.enter(session, 0, b"welcome")
+        for index in range(3):
+            await asyncio.sleep(0.01)
+            session.append(record(index))
+            assert len(tasks) == 1
+            await asyncio.sleep(0)
+            assert link.frames == index + 2
+            assert not len(tasks)
 
     VirtualClock().run(scenario())
