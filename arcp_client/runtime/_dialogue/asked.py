@@ -58,30 +58,42 @@ class Converter:
         return self.adapter.validate_json(json.dumps(value))
 
 
+class Form(msgspec.Struct, frozen=True):
+    """The answers that a question takes.
+
+    Attributes:
+        converter: checks and converts them.
+        schema: their schema as JSON.
+        options: the options as JSON, or ``None``.
+        identity: the same for the same answers: the keys of a schema have no order.
+        size: the size of schema and options, in bytes.
+    """
+
+    converter: Converter
+    schema: bytes
+    options: bytes | None
+    identity: bytes
+    size: int
+
+
 class Asked(msgspec.Struct, frozen=True):
     """What an agent asks.
 
     Attributes:
         text: the question.
-        schema: the schema of its answers, as JSON.
-        options: the options as JSON, or ``None``.
+        form: the answers that it takes.
         to: the principals that may answer.
         default: the default as JSON, or ``None`` if there is none.
         key: the agent's own key for the question.
-        fingerprint: the same for the same question.
         size: its size, in bytes.
-        converter: checks and converts answers.
     """
 
     text: str
-    schema: bytes
-    options: bytes | None
+    form: Form
     to: tuple[str, ...]
     default: bytes | None
     key: str | None
-    fingerprint: str
     size: int
-    converter: Converter
 
     @classmethod
     def of(
@@ -109,52 +121,34 @@ class Asked(msgspec.Struct, frozen=True):
             fault = form.converter.fault(parse(encoded))
             if fault is not None:
                 raise ValueError(f"default: {fault[0]}: {fault[1]}")
-        head = payload_bytes([text, names])
-        return cls(
-            text=text,
-            schema=form.schema,
-            options=form.options,
-            to=names,
-            default=encoded,
-            key=key,
-            # Not SHA-256: after a pause, OpenSSL's takes three times as long.
-            fingerprint=hashlib.blake2b(head + form.identity, digest_size=16).hexdigest(),
-            size=len(head) + len(form.schema) + len(form.options or b"") + len(encoded or b""),
-            converter=form.converter,
-        )
+        size = len(text.encode("utf-8", "surrogatepass")) + sum(map(len, names)) + form.size
+        return cls(text, form, names, encoded, key, size + len(encoded or b""))
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same question."""
+        head = payload_bytes([self.text, self.to])
+        # Not SHA-256: after a pause, OpenSSL's takes three times as long.
+        return hashlib.blake2b(head + self.form.identity, digest_size=16).hexdigest()
 
 
-class _Form(msgspec.Struct, frozen=True):
-    """The answers that a question takes.
-
-    Attributes:
-        converter: checks and converts them.
-        schema: their schema as JSON.
-        options: the options as JSON, or ``None``.
-        identity: the same for the same answers: the keys of a schema have no order.
-    """
-
-    converter: Converter
-    schema: bytes
-    options: bytes | None
-    identity: bytes
-
-
-def _form(schema: Any, options: tuple[Any, ...]) -> _Form:
+def _form(schema: Any, options: tuple[Any, ...]) -> Form:
     if options:
         choices = _choices(options)
         made: Any = {"enum": [choice["value"] for choice in choices]}
-        written = payload_bytes(choices)
-        return _Form(Converter(made, None), payload_bytes(made), written, canonical(choices))
+        enum, written = payload_bytes(made), payload_bytes(choices)
+        size = len(enum) + len(written)
+        return Form(Converter(made, None), enum, written, canonical(choices), size)
     made, adapter = schema_of({"type": "string"} if schema is None else schema)
-    return _Form(Converter(made, adapter), payload_bytes(made), None, canonical(made))
+    encoded = payload_bytes(made)
+    return Form(Converter(made, adapter), encoded, None, canonical(made), len(encoded))
 
 
 _kept_form = lru_cache(_KEPT)(_form)
 """Most agents ask with a few classes and options, and pydantic takes long to make a schema."""
 
 
-def _form_of(schema: Any, options: Iterable[Any]) -> _Form:
+def _form_of(schema: Any, options: Iterable[Any]) -> Form:
     """Return the form of a question; a kept one only if equal arguments always have the same form.
 
     ``1`` and ``True`` are equal and do not.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -19,9 +18,9 @@ from typing import Any, Protocol
 
 from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
-from arcp_client._wire.ids import parse_time, time_text
+from arcp_client._wire.ids import parse_time
 from arcp_client._wire.messages import Answer
-from arcp_client._wire.stamp import timestamp
+from arcp_client._wire.stamp import timestamp, timestamp_in
 from arcp_client.errors import (
     FeatureNotNegotiated,
     InvalidAnswer,
@@ -120,16 +119,18 @@ class QuestionBook:
             # A job of this work on another replica has withdrawn it: this one asks for itself.
 
     def _key(self, job: ServerJob, asked: Asked) -> str:
-        """Return what identifies a question within its work."""
+        """Return what identifies a question within its work; empty for its id."""
         if job.ended:
             raise LocalProtocolError("the job has ended; nothing can be asked any more")
-        if asked.size > self._most:
-            raise ValueError(
-                f"a question of {asked.size} bytes is over the limit of {self._most} bytes"
-            )
+        size = asked.size
+        if size > self._most:
+            raise ValueError(f"a question of {size} bytes is over the limit of {self._most} bytes")
+        if job.work_id is None:  # no other job asks it
+            return asked.key or ""
         times = self._follow(job).times
-        count = times[asked.fingerprint] = times.get(asked.fingerprint, 0) + 1
-        return asked.key or f"{asked.fingerprint}:{count}"
+        fingerprint = asked.fingerprint
+        count = times[fingerprint] = times.get(fingerprint, 0) + 1
+        return asked.key or f"{fingerprint}:{count}"
 
     async def _find(self, job: ServerJob, state: QuestionState, seconds: float) -> AskedQuestion:
         """Return the question of the same work that is open or has a value, or else a new one."""
@@ -149,7 +150,7 @@ class QuestionBook:
     def _wait(
         self, question: AskedQuestion, job: ServerJob, asked: Asked, can_answer: bool
     ) -> Waiter:
-        waiter = Waiter(job, asked.converter, asyncio.get_running_loop().create_future())
+        waiter = Waiter(job, asked.form.converter, asyncio.get_running_loop().create_future())
         is_open = question.open
         with self._journal.together():
             if job.id not in question.stored.job_ids:
@@ -180,21 +181,22 @@ class QuestionBook:
 
     def _state(self, job: ServerJob, asked: Asked, key: str, seconds: float) -> QuestionState:
         self._number += 1
+        id_ = job.new_id("q")
         return QuestionState(
-            id=job.new_id("q"),
+            id=id_,
             number=self._number,
             principal=job.principal,
             agent=job.agent.partition("@")[0],
             work=job.work_id or job.id,
             durable_work=job.work_id is not None,
-            key=key,
+            key=key or id_,
             job_ids=(job.id,),
             text=asked.text,
-            schema=asked.schema,
-            options=asked.options,
+            schema=asked.form.schema,
+            options=asked.form.options,
             to=asked.to,
             asked_at=timestamp(),
-            expires_at=time_text(datetime.fromtimestamp(time.time() + seconds, UTC)),
+            expires_at=timestamp_in(seconds),
             default=asked.default,
         )
 

@@ -77,18 +77,18 @@ def test_other_arguments_ask_another_question() -> None:
 def test_options_that_differ_in_json_are_different_options(options: list[Any]) -> None:
     for _ in range(2):
         asked = of(options=options)
-        assert asked.options is not None
-        given = [choice["value"] for choice in json.loads(asked.options)]
+        assert asked.form.options is not None
+        given = [choice["value"] for choice in json.loads(asked.form.options)]
         assert list(map(repr, given)) == list(map(repr, options))
-        assert json.loads(asked.schema) == {"enum": given}
+        assert json.loads(asked.form.schema) == {"enum": given}
 
 
 @pytest.mark.parametrize("text", ["Is it 5 €?", "\x00\x1f", "\ud800 alone"])
 def test_any_text_is_an_option(text: str) -> None:
     asked = of(text, options=[text, "no"])
-    assert asked.options is not None
-    assert json.loads(asked.options) == [{"value": text}, {"value": "no"}]
-    assert asked.converter.fault(text) is None
+    assert asked.form.options is not None
+    assert json.loads(asked.form.options) == [{"value": text}, {"value": "no"}]
+    assert asked.form.converter.fault(text) is None
 
 
 def test_invalid_options_are_refused_each_time() -> None:
@@ -100,26 +100,26 @@ def test_invalid_options_are_refused_each_time() -> None:
 
 
 def test_the_schema_of_a_class_is_made_once() -> None:
-    assert of(schema=Plan).converter is of("Again?", schema=Plan).converter
+    assert of(schema=Plan).form.converter is of("Again?", schema=Plan).form.converter
 
 
 def test_a_class_of_the_same_name_has_a_schema_of_its_own() -> None:
     def model(kind: Any) -> type[BaseModel]:
         return type("Plan", (BaseModel,), {"__annotations__": {"approve": kind}})
 
-    assert of(schema=model(bool)).schema != of(schema=model(int)).schema
+    assert of(schema=model(bool)).form.schema != of(schema=model(int)).form.schema
 
 
 def test_long_options_are_not_kept() -> None:
     options = ["a" * 1000, "b" * 1000]
-    converter = weakref.ref(of(options=options).converter)
+    converter = weakref.ref(of(options=options).form.converter)
     gc.collect()
     assert converter() is None
 
 
 def test_the_size_covers_the_text_the_answers_and_the_default() -> None:
     asked = of("a" * 1000, options=["b" * 100], default="b" * 100, to="c" * 50)
-    assert asked.options is not None
+    assert asked.form.options is not None
     assert asked.default is not None
-    sizes = len(asked.schema) + len(asked.options) + len(asked.default)
+    sizes = len(asked.form.schema) + len(asked.form.options) + len(asked.default)
     assert 1050 + sizes <= asked.size <= 1060 + sizes

@@ -467,6 +467,25 @@ async def test_other_work_asks_for_itself(runtime: Any, open_peer: Any, other: A
     assert again["question_id"] != question["question_id"]
 
 
+async def test_a_job_without_a_name_of_its_work_asks_each_time_unless_it_gives_a_key(
+    runtime: Any, open_peer: Any
+) -> None:
+    @runtime.agent("twice")
+    async def twice(input: Any, job: JobContext) -> list[Any]:
+        return [await job.ask("Deploy?", key=key) for key in (None, None, "k", "k")]
+
+    peer = await open_peer(runtime)
+    job_id = (await peer.submit("twice"))["payload"]["job_id"]
+    ids = []
+    for value in ("one", "two", "three"):
+        question = (await peer.until("job.event", kind=names.QUESTION))["payload"]["body"]
+        ids.append(question["question_id"])
+        await answer(peer, job_id, question, value)
+    frames = await peer.follow(job_id)
+    assert len(set(ids)) == 3
+    assert frames[-1]["payload"]["result"] == ["one", "two", "three", "three"]
+
+
 async def test_two_jobs_of_the_same_work_share_a_question(runtime: Any, open_peer: Any) -> None:
     got = asks(runtime)
     peer, other = await open_peer(runtime), await open_peer(runtime)
