@@ -1,9 +1,9 @@
 """Serves one link: reads requests, sends answers and the events of its session.
 
-A writer task exists only while frames wait to be sent. The writer takes events from the session's
-buffer, in the order of their numbers, so no event overtakes another. Frames without a number wait
-in a queue of their own and are sent before events. Pongs are an exception: they are sent after the
-events that were emitted before them.
+A writer task exists only while frames wait to be sent; an event that comes after a pause is sent
+without it. Events are taken from the session's buffer in the order of their numbers, so no event
+overtakes another. Frames without a number wait in a queue of their own and are sent before events.
+Pongs are an exception: they are sent after the events that were emitted before them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TOGETHER = 64
 _TOGETHER_BYTES = 64 * 1024
 _FAREWELL = 1.0
 _PAUSE = 0.001
-"""Seconds without a batch after which the writer ends with the next one, if nothing else waits."""
+"""Seconds without a batch after which an event is sent at once, without the writer."""
 _TURN = 0.005
 """Seconds of handling one client's requests before the other clients get their turn."""
 _STORED = 1.0
@@ -141,6 +141,7 @@ class Connection:
         self._after_histories: deque[tuple[Backlog, bytes]] = deque()
         self._unsent = ByteBudget(handler.outbox_bytes)  # all queues, and the batch being sent
         self._sending = 0
+        self._send_now: Callable[[bytes], bool] | None = getattr(transport, "send_now", None)
         self._sent_at = 0.0
         self._overdue: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -428,9 +429,28 @@ class Connection:
         self._start()
 
     def wake(self) -> None:
-        """Start sending the session's events, if there are any."""
-        if self._writer is None and self._pending():
+        """Send the session's events, if there are any: a lone one at once, others by the writer."""
+        if self._writer is None and self._pending() and not self._sends_alone():
             self._start()
+
+    def _sends_alone(self) -> bool:
+        """Send an event that comes after a pause, in the step that emits or stores it.
+
+        Its writer would take two more iterations of the loop. False if the writer must send it.
+        """
+        session, send_now = self.session, self._send_now
+        if send_now is None or session is None or session.log.settled - self.cursor != 1:
+            return False
+        if self._control or self._in_turn or self._dead:
+            return False
+        if asyncio.get_running_loop().time() - self._sent_at <= _PAUSE:
+            return False
+        for frame in self._batch():
+            if not send_now(frame):
+                self._queue(frame)  # the writer sends it, or finds why it cannot be sent
+                return False
+            self._handed_over()
+        return True
 
     def finish(self, frame: bytes | None = None) -> None:
         """Send the queued frames and this last one, but no more events; then end the link.
@@ -466,8 +486,7 @@ class Connection:
             while (batch := self._batch()) or self._control:  # an overrun has queued its refusal
                 if batch:
                     await send_many(self._transport, batch)
-                    if self._handed_over() and not self._control and not self._pending():
-                        break  # events come one at a time
+                    self._handed_over()
                     await asyncio.sleep(0)  # yield to others; then there may be more
             if self._finishing:
                 await self._transport.close(timeout=_FAREWELL)
@@ -488,21 +507,19 @@ class Connection:
             self._writer = None
             self._made_room()
 
-    def _handed_over(self) -> bool:
-        """Account for a batch that the link has accepted; return whether it came after a pause."""
+    def _handed_over(self) -> None:
+        """Account for a batch that the link has accepted."""
         sent, self._sending = self._sending, 0
         self._unsent.release(sent)
         if not self._control and not self._in_turn and not self._after_histories:
             self._made_room()
-        now = asyncio.get_running_loop().time()
-        after_pause, self._sent_at = now - self._sent_at > _PAUSE, now
+        self._sent_at = asyncio.get_running_loop().time()
         if self._heartbeat is not None:
-            self._heartbeat.sent_at = now
+            self._heartbeat.sent_at = self._sent_at
         if self.session is not None:
             self.session.progress()
             if self._after_histories:
                 self._place(self.session)
-        return after_pause
 
     def _batch(self) -> list[bytes]:
         """Return the next frames to send: control frames or events."""

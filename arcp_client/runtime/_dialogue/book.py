@@ -150,7 +150,6 @@ class QuestionBook:
     def _wait(
         self, question: AskedQuestion, job: ServerJob, asked: Asked, can_answer: bool
     ) -> Waiter:
-        waiter = Waiter(job, asked.form.converter, asyncio.get_running_loop().create_future())
         is_open = question.open
         with self._journal.together():
             if job.id not in question.stored.job_ids:
@@ -169,6 +168,7 @@ class QuestionBook:
                 if not is_open:
                     kind, body = question.closing()
                     job.emit(kind, body)
+        waiter = Waiter(job, asked.form.converter, asyncio.get_running_loop().create_future())
         question.waiters.append(waiter)
         if not is_open:
             self._journal.then(partial(_release, [waiter]))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire.codec import ControlFrame
@@ -187,17 +191,131 @@ def test_a_writer_goes_on_while_events_come_and_ends_when_none_do() -> None:
     VirtualClock().run(scenario())
 
 
-def test_the_writer_of_a_lone_event_ends_in_the_turn_in_which_it_sends_it() -> None:
+class Immediate(Link):
+    """Sends at once, unless it is congested, and notes whether a frame waited for the writer."""
+
+    def __init__(self, clock: Turns) -> None:
+        super().__init__(clock)
+        self.congested = False
+        self.at_once: list[bytes] = []
+
+    def send_now(self, frame: bytes) -> bool:
+        if self.congested:
+            return False
+        self.at_once.append(frame)
+        self.sent.append(frame)
+        return True
+
+
+def numbers(frames: list[bytes]) -> list[int]:
+    """The numbers of the events among these frames."""
+    return [json.loads(frame)["event_seq"] for frame in frames if frame.startswith(b"{")]
+
+
+def immediate() -> tuple[TaskOwner, Immediate, ServerSession, Connection]:
+    tasks, link = TaskOwner("writer"), Immediate(Turns())
+    session, connection = connected("sess_1", link, tasks)
+    connection.enter(session, 0, b"welcome")
+    return tasks, link, session, connection
+
+
+def test_a_lone_event_is_sent_in_the_step_that_emits_it() -> None:
     async def scenario() -> None:
-        tasks, link = TaskOwner("writer"), Link(Turns())
-        session, connection = connected("sess_1", link, tasks)
-        connection.enter(session, 0, b"welcome")
+        tasks, link, session, _ = immediate()
         for index in range(3):
             await asyncio.sleep(0.01)
             session.append(record(index))
-            assert len(tasks) == 1
-            await asyncio.sleep(0)
-            assert link.frames == index + 2
+            assert numbers(link.at_once) == list(range(1, index + 2))
             assert not len(tasks)
+
+    VirtualClock().run(scenario())
+
+
+def test_of_events_in_quick_succession_the_writer_sends_all_but_the_first() -> None:
+    async def scenario() -> None:
+        tasks, link, session, _ = immediate()
+        await asyncio.sleep(0.01)
+        for index in range(100):
+            session.append(record(index))
+        while len(tasks):
+            await asyncio.sleep(0)
+        assert numbers(link.at_once) == [1]
+        assert numbers(link.sent) == list(range(1, 101))
+
+    VirtualClock().run(scenario())
+
+
+def test_a_lone_event_that_the_link_does_not_take_is_sent_by_the_writer() -> None:
+    async def scenario() -> None:
+        tasks, link, session, _ = immediate()
+        await asyncio.sleep(0.01)
+        link.congested = True
+        session.append(record(0))
+        session.append(record(1))
+        while len(tasks):
+            await asyncio.sleep(0)
+        assert numbers(link.at_once) == []
+        assert numbers(link.sent) == [1, 2]
+
+    VirtualClock().run(scenario())
+
+
+def test_events_that_are_stored_together_are_sent_together() -> None:
+    async def scenario() -> None:
+        tasks, writers, link = TaskOwner("journal"), TaskOwner("writer"), Immediate(Turns())
+        journal = Journal(Gated(), tasks, 1_000_000)
+        session, connection = connected("sess_1", link, writers, journal)
+        connection.enter(session, 0, b"welcome")
+        await asyncio.sleep(0.01)
+        for index in range(3):
+            event = record(index)
+            journal.append(Appended(event, session.number(event), session.id), session)
+        assert numbers(link.sent) == []
+        session.settle(1)
+        assert numbers(link.at_once) == [1]
+        await asyncio.sleep(0.01)
+        session.settle(3)
+        while len(writers):
+            await asyncio.sleep(0)
+        assert numbers(link.at_once) == [1]
+        assert numbers(link.sent) == [1, 2, 3]
+        await tasks.close()
+
+    VirtualClock().run(scenario())
+
+
+STEPS = st.sampled_from(["event", "event", "reply", "pong", "turn", "pause", "congested", "free"])
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_events_keep_their_order_and_pongs_their_place_with_and_without_the_writer(
+    steps: list[str],
+) -> None:
+    async def scenario() -> None:
+        tasks, link, session, connection = immediate()
+        emitted, pongs = 0, []
+        for number, step in enumerate(steps):
+            if step == "event":
+                session.append(record(emitted))
+                emitted += 1
+            elif step == "reply":
+                connection.control(b"reply %d" % number)
+            elif step == "pong":
+                pongs.append((b"pong %d" % number, emitted))
+                connection.in_turn(pongs[-1][0])
+            elif step == "turn":
+                await asyncio.sleep(0)
+            elif step == "pause":
+                await asyncio.sleep(0.01)
+            else:
+                link.congested = step == "congested"
+        while len(tasks):
+            await asyncio.sleep(0)
+        assert numbers(link.sent) == list(range(1, emitted + 1))
+        assert len(link.sent) == 1 + emitted + len(pongs) + steps.count("reply")
+        for pong, before in pongs:
+            assert len(numbers(link.sent[: link.sent.index(pong)])) >= before
+        replies = [frame for frame in link.sent if frame.startswith(b"reply")]
+        assert replies == sorted(replies, key=lambda frame: int(frame.split()[1]))
 
     VirtualClock().run(scenario())
