@@ -107,8 +107,8 @@ class QuestionBook:
         longest = self._limits.question_time
         seconds = longest if timeout is None else min(timeout, longest)
         while True:
-            question = await self._find(job, self._state(job, asked, key, seconds), seconds)
-            waiter = self._wait(question, job, asked, can_answer)
+            question = await self._find(job, self._state(job, asked, key, seconds))
+            waiter = self._wait(question, job, asked, seconds, can_answer=can_answer)
             try:
                 await waiter.closed
             except asyncio.CancelledError:
@@ -132,7 +132,7 @@ class QuestionBook:
         count = times[fingerprint] = times.get(fingerprint, 0) + 1
         return asked.key or f"{fingerprint}:{count}"
 
-    async def _find(self, job: ServerJob, state: QuestionState, seconds: float) -> AskedQuestion:
+    async def _find(self, job: ServerJob, state: QuestionState) -> AskedQuestion:
         """Return the question of the same work that is open or has a value, or else a new one."""
         question = AskedQuestion(state)
         known = self._by_work.get(question.work)
@@ -144,11 +144,16 @@ class QuestionBook:
         most = self._limits.open_questions
         if self._count.get(job.principal, 0) >= most:
             raise LocalProtocolError(f"the principal of this job has {most} open questions already")
-        self._decide(question, seconds)
         return question
 
     def _wait(
-        self, question: AskedQuestion, job: ServerJob, asked: Asked, can_answer: bool
+        self,
+        question: AskedQuestion,
+        job: ServerJob,
+        asked: Asked,
+        seconds: float,
+        *,
+        can_answer: bool,
     ) -> Waiter:
         is_open = question.open
         with self._journal.together():
@@ -168,6 +173,8 @@ class QuestionBook:
                 if not is_open:
                     kind, body = question.closing()
                     job.emit(kind, body)
+        if is_open and question.timer is None and not question.guest:
+            self._decide(question, seconds)  # after its event, which then leaves earlier
         waiter = Waiter(job, asked.form.converter, asyncio.get_running_loop().create_future())
         question.waiters.append(waiter)
         if not is_open:

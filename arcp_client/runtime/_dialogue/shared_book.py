@@ -87,7 +87,7 @@ class SharedQuestionBook(QuestionBook):
 
     # ------------------------------------------------------------------------- asking
 
-    async def _find(self, job: ServerJob, state: QuestionState, seconds: float) -> AskedQuestion:
+    async def _find(self, job: ServerJob, state: QuestionState) -> AskedQuestion:
         """Return the question of the same work, on any replica, or else a new one.
 
         It is registered to the end, even if the agent is interrupted: other replicas would wait for
