@@ -122,12 +122,13 @@ class HandlerRegistration(Registration):
         self._lane: SessionLane | None = None
         self._batches: BatchLane | None = None
         self._by_job: JobLanes | None = None
+        self._lanes: SessionLane | JobLanes
         if batch is not None:
-            self._lane = self._batches = BatchLane(self, gate, batch)
+            self._lanes = self._lane = self._batches = BatchLane(self, gate, batch)
         elif order is Order.SESSION:
-            self._lane = SessionLane(self, gate)
+            self._lanes = self._lane = SessionLane(self, gate)
         else:
-            self._by_job = JobLanes(self, gate)
+            self._lanes = self._by_job = JobLanes(self, gate)
 
     # -- for users
 
@@ -191,12 +192,6 @@ class HandlerRegistration(Registration):
     def outstanding(self) -> int:
         lanes = self._lanes
         return lanes.accepted - lanes.done
-
-    @property
-    def _lanes(self) -> SessionLane | JobLanes:
-        lanes = self._by_job if self._lane is None else self._lane
-        assert lanes is not None
-        return lanes
 
     @property
     def lanes(self) -> Iterator[Lane]:
