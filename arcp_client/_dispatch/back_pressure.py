@@ -127,6 +127,7 @@ class BackPressure:
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
 
     Attributes:
+        turn: number of frames that the reader may take in before the next decision.
         low: number of outstanding events at which the reader continues.
         progress_wanted: whether the reader waits until consumers have caught up.
         heavy: whether the consumers are behind in bytes, so that each processed event may let the
@@ -158,7 +159,7 @@ class BackPressure:
         self.watching = False
         self.pauses = 0
         self.refill: Callable[[], None] | None = None
-        self._free_turn = max(_TURN, min(_FREE_TURN, buffer.soft))
+        self.turn = self._free_turn = max(_TURN, min(_FREE_TURN, buffer.soft))
         self._buffer = buffer
         self._consumers = consumers
         self._request_pending = request_pending
@@ -181,6 +182,7 @@ class BackPressure:
         """Decide the next action of the reader, which calls this every few frames."""
         self._check_slow()
         backlog = self._consumers.backlog
+        self.turn = self._turn_with(backlog)
         if backlog < self._buffer.soft and self._light(backlog):
             return Reading.ON if backlog < _TURN else Reading.BY_TURNS
         if not self._must_read():
@@ -195,11 +197,10 @@ class BackPressure:
         await asyncio.sleep(0)
         if _TURN <= self._consumers.backlog < self._free_turn:
             await asyncio.sleep(0)
+        self.turn = self._turn_with(self._consumers.backlog)
 
-    @property
-    def turn(self) -> int:
-        """The number of frames that the reader may take in before the next decision."""
-        return _TURN if self._consumers.backlog else self._free_turn
+    def _turn_with(self, backlog: int) -> int:
+        return _TURN if backlog else self._free_turn
 
     @property
     def room(self) -> bool:

@@ -47,6 +47,7 @@ def test_the_reader_takes_more_frames_at_a_time_while_no_event_waits(
     consumers = FakeConsumer()
     consumers.outstanding = waiting
     pressure = consumers.back_pressure(Buffer(soft=soft))
+    pressure.decide()
     assert pressure.turn == frames
 
 
@@ -69,6 +70,7 @@ async def test_consumers_get_a_second_iteration_if_they_may_catch_up_in_it(
         await asyncio.sleep(0)
         count += 1
     assert count == iterations
+    assert pressure.turn == (64 if left else 128)
 
 
 async def test_slow_consumers_are_looked_for_at_each_check_and_once_in_a_long_pause(
