@@ -195,6 +195,26 @@ def cancel_this_task() -> None:
     task.cancel()
 
 
+@pytest.mark.parametrize("order", list(Order))
+async def test_a_handler_that_cancels_its_own_task_and_returns_is_called_again(
+    order: Order,
+) -> None:
+    """D5: the cancellation ends with the task, for which no event is left."""
+    hub = Hub(order=order)
+    called: list[int | None] = []
+
+    @hub.on()
+    def handle(event: events.Event) -> None:
+        called.append(event.seq)
+        cancel_this_task()
+
+    for number in (1, 2):
+        hub.publish(log(number))
+        await turns(20)
+    assert called == [1, 2]
+    assert hub.mark == 2
+
+
 async def test_a_handler_that_cancels_its_own_task_has_failed_and_the_next_call_comes() -> None:
     """D5: nothing waits for it any more, and no other handler notices."""
     hub, other = Hub(), Tape()
