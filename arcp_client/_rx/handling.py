@@ -158,8 +158,8 @@ class HandlerSink(Emitter[T, R]):
             # No task drains the queue any more, so the stream ends rather than stalls.
             self.finish(self._wrapped(f"ended by {type(error).__name__}", None, error))
 
-    def left(self, task: asyncio.Task[None]) -> None:
-        """Note that a drain task ends in its present step, because there are no items."""
+    def release_task(self, task: asyncio.Task[None]) -> None:
+        """Release a drain task that ends in its present step, because there are no items."""
         task.remove_done_callback(self.drained)
         self._owner.release(task)
 
@@ -243,7 +243,7 @@ class HandlerSink(Emitter[T, R]):
                     if pick is not None:
                         handler = pick()
                     continue
-                self.left(task)
+                self.release_task(task)
                 return
             token = slot
             if type(item) is Held:

@@ -149,9 +149,9 @@ class LaneSink(HandlerSink[T, R]):
         self._workers.discard(task)
         super().drained(task)
 
-    def left(self, task: asyncio.Task[None]) -> None:
+    def release_task(self, task: asyncio.Task[None]) -> None:
         self._workers.discard(task)
-        super().left(task)
+        super().release_task(task)
 
     def _tick(self) -> None:
         self._tick_due = False

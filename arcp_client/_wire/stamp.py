@@ -10,9 +10,8 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import UTC, datetime
 from decimal import Decimal
-from functools import lru_cache
 from types import NoneType
 from typing import Any
 
@@ -20,7 +19,7 @@ import msgspec
 
 from arcp_client._wire import names
 from arcp_client._wire.codec import snapshot
-from arcp_client._wire.ids import new_id
+from arcp_client._wire.ids import new_id, time_text
 
 __all__ = [
     "ENVELOPE",
@@ -32,7 +31,6 @@ __all__ = [
     "job_part",
     "payload_bytes",
     "timestamp",
-    "timestamp_in",
 ]
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -168,8 +166,8 @@ class EventIds:
 
     def __init__(self) -> None:
         self._era = -1  # the time in units of 2**20 milliseconds
-        self._first = b""  # its digits
-        self._constant = b""
+        self._first = b""  # the digits of the era
+        self._constant = b""  # the digits of the constant random bits
         self._prefix = b""
         self._head = b""  # the prefix and the higher half of the count
         self._until = 0
@@ -215,29 +213,9 @@ def timestamp() -> str:
     moment = time.time_ns() // 1_000_000
     known, text = _now
     if moment != known:
-        text = _text_of(moment)
+        text = time_text(datetime.fromtimestamp(moment / 1000, UTC))
         _now = (moment, text)
     return text
-
-
-def timestamp_in(seconds: float) -> str:
-    """Return the time that it will be in some seconds, in the form of `timestamp`."""
-    return _text_of(int((time.time() + seconds) * 1000))
-
-
-def _text_of(moment: int) -> str:
-    seconds, milliseconds = divmod(moment, 1000)
-    days, seconds = divmod(seconds, 86_400)
-    hours, seconds = divmod(seconds, 3600)
-    return f"{_date(days)}T{hours:02}:{seconds // 60:02}:{seconds % 60:02}.{milliseconds:03}Z"
-
-
-@lru_cache(16)
-def _date(days: int) -> str:
-    return str(date.fromordinal(_EPOCH + days))
-
-
-_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def canonical(value: Any) -> bytes:

@@ -430,13 +430,13 @@ class Connection:
 
     def wake(self) -> None:
         """Send the session's events, if there are any: a lone one at once, others by the writer."""
-        if self._writer is None and self._pending() and not self._sends_alone():
+        if self._writer is None and self._pending() and not self._send_at_once():
             self._start()
 
-    def _sends_alone(self) -> bool:
-        """Send an event that comes after a pause, in the step that emits or stores it.
+    def _send_at_once(self) -> bool:
+        """Send a lone event in the step that emits or stores it; False if the writer must send it.
 
-        Its writer would take two more iterations of the loop. False if the writer must send it.
+        An event is lone if it comes after a pause. The writer would take two iterations of the loop.
         """
         session, send_now = self.session, self._send_now
         if send_now is None or session is None or session.log.settled - self.cursor != 1:
@@ -445,7 +445,7 @@ class Connection:
             return False
         if asyncio.get_running_loop().time() - self._sent_at <= _PAUSE:
             return False
-        for frame in self._batch():
+        for frame in self._batch():  # one, or none after an overrun
             if not send_now(frame):
                 self._queue(frame)  # the writer sends it, or finds why it cannot be sent
                 return False

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -18,9 +19,9 @@ from typing import Any, Protocol
 
 from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
-from arcp_client._wire.ids import parse_time
+from arcp_client._wire.ids import parse_time, time_text
 from arcp_client._wire.messages import Answer
-from arcp_client._wire.stamp import timestamp, timestamp_in
+from arcp_client._wire.stamp import timestamp
 from arcp_client.errors import (
     FeatureNotNegotiated,
     InvalidAnswer,
@@ -119,13 +120,13 @@ class QuestionBook:
             # A job of this work on another replica has withdrawn it: this one asks for itself.
 
     def _key(self, job: ServerJob, asked: Asked) -> str:
-        """Return what identifies a question within its work; empty for its id."""
+        """Return the key of a question within its work; empty if its id serves as the key."""
         if job.ended:
             raise LocalProtocolError("the job has ended; nothing can be asked any more")
         size = asked.size
         if size > self._most:
             raise ValueError(f"a question of {size} bytes is over the limit of {self._most} bytes")
-        if job.work_id is None:  # no other job asks it
+        if job.work_id is None:  # no later job can ask it again
             return asked.key or ""
         times = self._follow(job).times
         fingerprint = asked.fingerprint
@@ -173,8 +174,8 @@ class QuestionBook:
                 if not is_open:
                     kind, body = question.closing()
                     job.emit(kind, body)
-        if is_open and question.timer is None and not question.guest:
-            self._decide(question, seconds)  # after its event, which then leaves earlier
+        if is_open and question.timer is None and not question.guest:  # it is new
+            self._decide(question, seconds)  # after its event, which is then sent earlier
         waiter = Waiter(job, asked.form.converter, asyncio.get_running_loop().create_future())
         question.waiters.append(waiter)
         if not is_open:
@@ -203,7 +204,7 @@ class QuestionBook:
             options=asked.form.options,
             to=asked.to,
             asked_at=timestamp(),
-            expires_at=timestamp_in(seconds),
+            expires_at=time_text(datetime.fromtimestamp(time.time() + seconds, UTC)),
             default=asked.default,
         )
 

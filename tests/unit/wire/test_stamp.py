@@ -10,7 +10,7 @@ import pytest
 from ulid import ULID
 
 from arcp_client._wire.ids import now_text
-from arcp_client._wire.stamp import EventIds, timestamp, timestamp_in
+from arcp_client._wire.stamp import EventIds, timestamp
 
 
 def test_ids_of_events_rise_within_a_millisecond_whatever_the_count_carries(
@@ -71,10 +71,3 @@ def test_timestamps_are_the_time_to_the_millisecond(monkeypatch: pytest.MonkeyPa
         expected = datetime.fromtimestamp((second + moment) / 1000, UTC)
         assert datetime.fromisoformat(timestamp()) == expected
         assert len(timestamp()) == len(now_text())
-
-
-def test_a_later_time_has_the_form_of_a_timestamp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1_709_164_799.5)
-    assert timestamp_in(0) == "2024-02-28T23:59:59.500Z"
-    assert timestamp_in(0.5) == "2024-02-29T00:00:00.000Z"
-    assert timestamp_in(86_400.75) == "2024-03-01T00:00:00.250Z"
