@@ -436,7 +436,7 @@ class Connection:
     def _send_at_once(self) -> bool:
         """Send a lone event in the step that emits or stores it; False if the writer must send it.
 
-        An event is lone if it comes after a pause. The writer would take two iterations of the loop.
+        An event is lone if it comes after a pause. The writer would take two iterations more.
         """
         session, send_now = self.session, self._send_now
         if send_now is None or session is None or session.log.settled - self.cursor != 1:
