@@ -1,4 +1,4 @@
-"""Acknowledges processed events: every 750 ms, or every 250 ms if there are many (§6.5).
+"""Acknowledges processed events: after 750 ms, or from 250 ms on if there are many (§6.5).
 
 At the low rates of most agents, acknowledgements would cost more than the events. At high rates the
 runtime should soon hear of the events: it keeps them until then, and may slow its jobs down. See
@@ -18,9 +18,11 @@ __all__ = ["Acknowledger"]
 EVERY = 0.75
 """Seconds from an event to its acknowledgement."""
 SOON = 0.25
-"""Seconds to the acknowledgement from the first event after `MANY` others."""
-MANY = 16
-"""Events without an acknowledgement, after which the next one is acknowledged `SOON`."""
+"""Seconds from an event to its acknowledgement, at least."""
+MANY = 500
+"""Number of events that do not wait longer than `SOON`: half of those after which our runtime slows
+a job down (``Limits.lag_events``).
+"""
 
 
 class Acknowledger:
@@ -47,6 +49,8 @@ class Acknowledger:
         self._safe = safe
         self._every = every
         self._acked = 0
+        self._settled = 0  # `FanOut.published`, less the events that wait for an acknowledgement
+        self._since = 0.0  # when the first of these came
         self._stopped = False
 
     @property
@@ -57,29 +61,28 @@ class Acknowledger:
 
     def plan(self) -> None:
         """Schedule an acknowledgement: when `FanOut` reports activity."""
-        many = self._fan_out.active_at > 0
-        self._plan(SOON if many else self._every, math.inf if many else MANY)
-
-    def _plan(self, seconds: float, more: float) -> None:
-        """Schedule an acknowledgement, and `plan` after so many further events."""
-        self._fan_out.active_at = self._fan_out.published + more
+        driver, fan_out = self._driver, self._fan_out
+        if fan_out.active_at == 0:
+            self._since = driver.now
+        left = MANY - (fan_out.published - self._settled)
+        fan_out.active_at = fan_out.published + left if left > 0 else math.inf
         if not self._stopped:
-            self._driver.plan(seconds, self.now)
+            seconds = self._every if left > 0 else max(self._since + SOON - driver.now, 0.0)
+            driver.plan(seconds, self.now)
 
     def now(self) -> None:
         """Acknowledge all processed events."""
         if self._stopped:
             return
-        driver = self._driver
+        driver, fan_out = self._driver, self._fan_out
         mark = self._safe(self.mark)
         if mark > self._acked and driver.session.ack(mark, driver.now):
             self._acked = mark
             driver.carry_out()
-        self._fan_out.active_at = 0
         unprocessed = driver.session.received - mark
-        if unprocessed >= MANY:
-            self._plan(SOON, math.inf)
-        elif unprocessed > 0:
+        self._settled = fan_out.published - unprocessed
+        fan_out.active_at = 0
+        if unprocessed > 0:
             self.plan()
 
     def renewed(self) -> None:

@@ -197,6 +197,7 @@ class ActionQueue:
         self.heartbeat = Heartbeat(None, 0.0)
         self.relinking = False
         self._negotiated = negotiated
+        self._ack_format: tuple[str, bytes] | None = None
 
     def take(self) -> list[Action]:
         """Return all actions, in order; each one is returned once."""
@@ -219,6 +220,17 @@ class ActionQueue:
         """Send a message whose answer, if it has one, is not awaited."""
         session_id = self._negotiated.session_id or None
         self.frame(encode(kind, payload, id=new_id(), session_id=session_id, job_id=job_id), now)
+
+    def ack(self, number: int, now: float) -> None:
+        """Acknowledge the events up to a number (§6.5).
+
+        No other frame is sent while events arrive, so the code that encodes it has left the caches
+        of the processor, and takes as long as dozens of events. Formatting takes a fraction.
+        """
+        session_id = self._negotiated.session_id
+        if self._ack_format is None or self._ack_format[0] != session_id:
+            self._ack_format = session_id, _ack_format(session_id)
+        self.frame(self._ack_format[1] % (new_id().encode("ascii"), number), now)
 
     def relink(self, cause: ArcpError) -> None:
         """Request a new link, once for each link."""
@@ -273,3 +285,10 @@ class ActionQueue:
             return
         pong = Pong(ping_nonce=nonce if isinstance(nonce, str) else "", received_at=now_text())
         self.control(names.PONG, pong.wire(), now)
+
+
+def _ack_format(session_id: str) -> bytes:
+    """The bytes of a ``session.ack``, to be formatted with an envelope id and a number."""
+    data = encode(names.ACK, {"last_processed_seq": 0}, id="", session_id=session_id)
+    data = data.replace(b"%", b"%%")
+    return data.replace(b'"id":""', b'"id":"%b"', 1).replace(b'_seq":0', b'_seq":%d', 1)

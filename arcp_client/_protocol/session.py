@@ -43,7 +43,7 @@ from arcp_client._protocol.silence import SILENCE, Silence
 from arcp_client._protocol.states import State, following
 from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode
-from arcp_client._wire.messages import Ack, Unsubscribe
+from arcp_client._wire.messages import Unsubscribe
 from arcp_client._wire.replies import Welcome, read_refusal
 from arcp_client.errors import (
     ArcpError,
@@ -482,7 +482,7 @@ class Session:
             return False
         if not self.peer.accepts_acks:
             return False
-        self._out.control(names.ACK, Ack(last_processed_seq=mark).wire(), now)
+        self._out.ack(mark, now)
         return True
 
     def unsubscribe(self, job_id: str, now: float) -> None:

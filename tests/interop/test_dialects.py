@@ -752,7 +752,7 @@ def test_acknowledgements_take_nothing_from_the_history_of_a_watcher(dialect: st
             async for event in job.events(events.Progress):
                 if event.current == 24:
                     break
-            await asyncio.sleep(1)  # an acknowledgement is sent after 250 ms at most
+            await asyncio.sleep(1)  # an acknowledgement is sent after 750 ms at most
             view = await observer.watch(job.id, history=True)
             runtime.open("go")
             seen = [event async for event in view]

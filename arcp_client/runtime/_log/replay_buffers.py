@@ -62,10 +62,12 @@ class SessionLog:
         self._bytes = 0
         self.floor = self.last = self.settled = floor
 
-    def free(self, upto: int) -> None:
-        """Drop the acknowledged events."""
-        while self.floor < upto and self._records:
+    def free(self, upto: int, most: int) -> bool:
+        """Drop the events up to a number, but no more than ``most``; return whether some remain."""
+        count = min(upto - self.floor, most, len(self._records))
+        for _ in range(count):
             self._drop()
+        return self.floor < upto and bool(self._records)
 
     def free_older(self, moment: float, upto: int) -> None:
         """Drop events older than a time, but none above ``upto``. The log must not be empty."""

@@ -25,6 +25,10 @@ _UNSENT_LOW = 256
 """Number of unsent events at which waiting agents continue."""
 _ROOM_EVENTS = 1024
 _FREE_AT_ONCE = 1024
+_FREE_SLICE = 64
+"""Number of events to free in one iteration of the loop, at least."""
+_FREE_SLICES = 32
+"""Divides larger numbers, so that the connection soon reads its next frame."""
 _ROOM_BYTES = 4 * 1024 * 1024
 
 
@@ -269,12 +273,14 @@ class ServerSession:
         return True
 
     def acknowledge(self, seq: int) -> bool:
-        """Free processed events (§6.5); return False for a number that was never sent."""
+        """Take an acknowledgement (§6.5); return False for a number that was never sent.
+
+        The caller then frees the processed events with `free_acknowledged`.
+        """
         if seq > self.sent:
             return False
         if seq > self.acked:
             self.acked = seq
-            self.log.free(seq)
             if self._journal is not None:
                 self._freed = seq
                 self._journal.put(Freed(self.id, seq))
@@ -285,6 +291,15 @@ class ServerSession:
                 self.slow = False
             self.progress()
         return True
+
+    def free_acknowledged(self) -> bool:
+        """Free some of the acknowledged events, the oldest first; return whether more are left.
+
+        To free hundreds of old events at once would delay new ones, of all sessions, by several
+        milliseconds.
+        """
+        log = self.log
+        return log.free(self.acked, max(_FREE_SLICE, (self.acked - log.floor) // _FREE_SLICES))
 
     def progress(self) -> None:
         """Copy events from histories and wake waiting agents, after the client progressed."""

@@ -24,7 +24,7 @@ def test_a_session_log_holds_as_many_events_after_its_bound_was_passed_as_before
         log.append(record(10))
         assert len(log) == min(seq, 10)
         assert log.bytes_after(0) == 10 * min(seq, 10)
-    log.free(25)
+    log.free(25, 100)
     for _ in range(20):
         log.append(record(10))
     assert len(log) == 10

@@ -375,7 +375,29 @@ def test_acknowledged_events_are_freed() -> None:
         session.sending(session.append(event()), event())
     outlet.cursor = 3
     assert session.acknowledge(2)
+    assert not session.free_acknowledged()
     assert (session.log.floor, len(session.log)) == (2, 1)
+
+
+@given(count=st.integers(1, 20_000), left=st.integers(0, 100))
+def test_many_acknowledged_events_are_freed_in_small_steps_which_are_not_many(
+    count: int, left: int
+) -> None:
+    """The connection reads no frame in between, and other sessions send between the steps."""
+    session, outlet = attached()
+    record = event()
+    for _ in range(count + left):
+        session.log.append(record)
+    session.sent = outlet.cursor = count + left
+    assert session.acknowledge(count)
+    steps, more = 0, True
+    while more:
+        before = session.log.floor
+        more = session.free_acknowledged()
+        steps += 1
+        assert session.log.floor - before <= max(64, count // 32)
+    assert (session.log.floor, len(session.log)) == (count, left)
+    assert steps <= 300
 
 
 def test_a_slow_client_has_caught_up_below_half_of_the_limit() -> None:
