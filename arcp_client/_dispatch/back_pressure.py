@@ -30,7 +30,8 @@ any      the link has ended                                       READING
 =======  =======================================================  =======
 
 - *Check*: every few frames, the reader looks at the limits. If two checks apply, the row that leads
-  to ASIDE wins in READING, and the row that leads to HELD wins in ASIDE.
+  to ASIDE wins in READING, and the row that leads to HELD wins in ASIDE. Frames that come one at a
+  time, as most do, are not checked while they cannot reach a limit (`BackPressure.spare`).
 - *Consumers have caught up* when the slowest one has at most half of ``Buffer.soft`` events, and
   less than ``Buffer.bytes``, outstanding.
 - If the file is full too, the reader cannot read what a handler waits for. That handler gets
@@ -55,7 +56,7 @@ from arcp_client.errors import BufferFull
 from arcp_client.events import Event
 from arcp_client.policy import Buffer
 
-__all__ = ["AllConsumers", "BackPressure", "Reading", "Slow"]
+__all__ = ["LONE", "AllConsumers", "BackPressure", "Reading", "Slow"]
 
 
 _OUTSIDE = nullcontext()
@@ -65,6 +66,8 @@ _TURN = 64
 """Number of waiting events at which the reader yields to consumers; while some wait, also the
 number of frames between two decisions.
 """
+LONE = 4096
+"""Bytes of the largest frame that, if it comes alone, needs no decision of its own."""
 _FREE_TURN = 128
 """Number of frames between two decisions while no event waits. With 64, a batch costs 12 % more."""
 
@@ -128,6 +131,8 @@ class BackPressure:
 
     Attributes:
         turn: number of frames that the reader may take in before the next decision.
+        spare: number of frames of at most `LONE` bytes that may come one at a time before the next
+            decision.
         low: number of outstanding events at which the reader continues.
         progress_wanted: whether the reader waits until consumers have caught up.
         heavy: whether the consumers are behind in bytes, so that each processed event may let the
@@ -160,6 +165,7 @@ class BackPressure:
         self.pauses = 0
         self.refill: Callable[[], None] | None = None
         self.turn = self._free_turn = max(_TURN, min(_FREE_TURN, buffer.soft))
+        self.spare = 0
         self._buffer = buffer
         self._consumers = consumers
         self._request_pending = request_pending
@@ -183,11 +189,20 @@ class BackPressure:
         self._check_slow()
         backlog = self._consumers.backlog
         self.turn = self._turn_with(backlog)
+        self.spare = 0
         if backlog < self._buffer.soft and self._light(backlog):
+            self.spare = self._spare(backlog)
             return Reading.ON if backlog < _TURN else Reading.BY_TURNS
         if not self._must_read():
             return Reading.HELD
         return Reading.ASIDE if self.beyond else Reading.ON
+
+    def _spare(self, backlog: int) -> int:
+        """The number of lone frames that cannot reach a limit."""
+        limit = self._buffer.bytes
+        weight = self._consumers.weight(backlog, limit)
+        events = min(_TURN, self._buffer.soft) - backlog
+        return min(events, (limit - weight) // LONE) - 1
 
     async def let_run(self) -> None:
         """Let consumers run for an iteration of the loop, and a second one if they then catch up.

@@ -70,14 +70,23 @@ class Ingress:
         """The number of frames that the reader may take in before it calls `next_wait`."""
         return self._back_pressure.turn
 
-    def next_wait(self) -> Awaitable[None] | None:
-        """Decide how the reader continues; return what it must await first, or ``None``."""
-        reading = self._back_pressure.decide()
+    def next_wait(self, lone: bool = False) -> Awaitable[None] | None:
+        """Decide how the reader continues; return what it must await first, or ``None``.
+
+        Args:
+            lone: the reader has taken in one frame, of at most `LONE` bytes, since the last call.
+                See `BackPressure.spare`.
+        """
+        back_pressure = self._back_pressure
+        if lone and back_pressure.spare > 0:
+            back_pressure.spare -= 1
+            return None
+        reading = back_pressure.decide()
         self.aside = reading is Reading.ASIDE or bool(self._spill)
         if reading is Reading.BY_TURNS:
-            return self._back_pressure.let_run()
+            return back_pressure.let_run()
         if reading is Reading.HELD:
-            return self._with_heartbeat_paused(self._back_pressure.caught_up())
+            return self._with_heartbeat_paused(back_pressure.caught_up())
         return None
 
     async def set_aside(self, data: bytes) -> None:

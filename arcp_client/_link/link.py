@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
+from arcp_client._dispatch.back_pressure import LONE
 from arcp_client._link.driver import Driver
 from arcp_client._link.ingress import Ingress
 from arcp_client._link.sleep_detector import SleepDetector, probe
@@ -194,6 +195,7 @@ class Link:
         task = asyncio.current_task()
         while True:
             frame = frames = None
+            lone = False
             try:
                 if ingress.aside:
                     frame = await self._transport.receive()
@@ -209,6 +211,7 @@ class Link:
                 self.drop(_of_transport(error))
                 return
             if frames is not None:
+                lone = len(frames) == 1 and len(frames[0]) <= LONE
                 self._driver.received(frames)
                 del frames  # they may hold a token, and tracebacks are shown with locals
             elif frame is not None:
@@ -221,7 +224,7 @@ class Link:
             if self._unsent.over:
                 # The peer does not read. Stop reading; its heartbeat timeout continues.
                 await self._unsent.room()
-            waiting = ingress.next_wait()
+            waiting = ingress.next_wait(lone)
             if waiting is not None:
                 self._reading = False
                 await waiting

@@ -29,13 +29,16 @@ class ParsedMessages:
     Args:
         queue: aiohttp's ``WebSocketDataQueue``.
         buffer: its messages, each with its size.
+
+    Attributes:
+        buffer: the argument.
     """
 
-    __slots__ = ("_buffer", "_queue")
+    __slots__ = ("_queue", "buffer")
 
     def __init__(self, queue: Any, buffer: deque[tuple[Any, int]]) -> None:
         self._queue = queue
-        self._buffer = buffer
+        self.buffer = buffer
 
     @classmethod
     def of(cls, ws: object) -> ParsedMessages | None:
@@ -52,7 +55,7 @@ class ParsedMessages:
             limit: the length of the list at which to stop. The method also stops after a message
                 larger than `LARGE`.
         """
-        buffer, first, size = self._buffer, len(frames), 0
+        buffer, first, size = self.buffer, len(frames), 0
         for message, length in islice(buffer, max(limit - first, 0)):
             if message.type is not _TEXT:
                 break

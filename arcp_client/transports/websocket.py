@@ -203,8 +203,9 @@ class WebSocketTransport:
             LinkLost, RemoteProtocolError: as `receive`, instead of any frame.
         """
         frames = [await self.receive()]
-        if self._parsed is not None and len(frames[0]) <= LARGE:
-            await self._parsed.take(frames, limit)
+        parsed = self._parsed
+        if parsed is not None and parsed.buffer and len(frames[0]) <= LARGE:
+            await parsed.take(frames, limit)
         return frames
 
     async def close(self, *, timeout: float = 5.0) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Literal
 
 from arcp_client import Buffer, Timeouts, events
+from arcp_client._dispatch.back_pressure import LONE
 from arcp_client._link.ingress import Ingress
 from arcp_client._protocol.states import State
 from arcp_client._wire import names
@@ -261,17 +262,19 @@ class Reader:
     async def _read(self) -> None:
         await self._look()  # at once, as after a welcome
         while True:
+            lone = False
             if self.ingress.aside:
                 await self.ingress.set_aside(await self._next())
             else:
                 frames = [await self._next()]
                 frames += [self.wire.popleft() for _ in range(min(EVERY - 1, len(self.wire)))]
                 self.link.received(frames)
-            await self._look()
+                lone = len(frames) == 1 and len(frames[0]) <= LONE
+            await self._look(lone)
 
-    async def _look(self) -> None:
+    async def _look(self, lone: bool = False) -> None:
         self._check_bounds()
-        waiting = self.ingress.next_wait()
+        waiting = self.ingress.next_wait(lone)
         if waiting is not None:
             await waiting
         self.note("ASIDE" if self.ingress.aside else "READING")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from arcp_client import Buffer, Order
-from arcp_client._dispatch.back_pressure import Reading
+from arcp_client._dispatch.back_pressure import LONE, Reading
 from arcp_client._dispatch.slow_consumers import SLOW_AFTER
 from arcp_client.errors import BufferFull, LocalProtocolError
 from arcp_client.events import Event
@@ -49,6 +49,36 @@ def test_the_reader_takes_more_frames_at_a_time_while_no_event_waits(
     pressure = consumers.back_pressure(Buffer(soft=soft))
     pressure.decide()
     assert pressure.turn == frames
+
+
+@pytest.mark.parametrize(
+    ("buffer", "waiting", "frames"),
+    [
+        (Buffer(), 0, 63),
+        (Buffer(), 1, 62),
+        (Buffer(), 63, 0),
+        (Buffer(soft=8), 0, 7),
+        (Buffer(soft=8), 7, 0),
+        (Buffer(soft=8), 8, 0),
+        (Buffer(soft=1), 0, 0),
+        (Buffer(bytes=20 * LONE), 0, 19),
+        (Buffer(bytes=20 * LONE - 1), 0, 18),
+        (Buffer(bytes=20 * LONE), 10, 9),
+        (Buffer(bytes=1000), 0, 0),
+    ],
+)
+def test_frames_that_come_one_at_a_time_are_decided_on_before_they_reach_a_limit(
+    buffer: Buffer, waiting: int, frames: int
+) -> None:
+    class Weighty(FakeConsumer):
+        def weight(self, backlog: int, limit: int) -> int:
+            return backlog * LONE
+
+    consumers = Weighty()
+    pressure = consumers.back_pressure(buffer)
+    for consumers.outstanding in (0, waiting):
+        pressure.decide()
+    assert max(pressure.spare, 0) == frames
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from tenacity import wait_fixed
 
 from arcp_client import Buffer, Client, JobContext, Reconnect, Runtime, events
+from arcp_client._dispatch.back_pressure import BackPressure, Reading
 from arcp_client._link.ingress import _SLICE, Ingress
 from arcp_client._protocol.states import State
 from arcp_client.state import LinkState, Reconnecting
@@ -205,3 +207,16 @@ async def test_a_link_that_ends_without_a_file_has_given_the_session_all_its_fra
 ) -> None:
     behind = make()
     assert behind.ingress.link_lost()
+
+
+async def test_frames_that_come_one_at_a_time_are_decided_on_when_none_is_spare(
+    clock: VirtualClock,
+) -> None:
+    hub = Hub()
+    pressure = hub.back_pressure
+    ingress = Ingress(Link(hub), pressure, spill=0, keep=0)  # type: ignore[arg-type]
+    pressure.spare = 2
+    with mock.patch.object(BackPressure, "decide", return_value=Reading.ON) as decide:
+        for lone, decisions in ((True, 0), (False, 1), (True, 1), (True, 2), (True, 3)):
+            assert ingress.next_wait(lone) is None
+            assert decide.call_count == decisions

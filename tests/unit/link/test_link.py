@@ -104,6 +104,7 @@ class World:
         self.wire = wire or Wire()
         self.turn = 64
         self.received_frames: list[bytes] = []
+        self.lone: list[bool] = []
         self.set_aside_frames: list[bytes] = []
         self.stop: asyncio.Future[None] | None = None
         self.aside = False
@@ -171,7 +172,8 @@ class World:
 
     # -- the ingress
 
-    def next_wait(self) -> asyncio.Future[None] | None:
+    def next_wait(self, lone: bool) -> asyncio.Future[None] | None:
+        self.lone.append(lone)
         return self.stop
 
     async def set_aside(self, frame: bytes) -> None:
@@ -303,6 +305,26 @@ async def test_the_welcome_is_read_alone_and_then_as_many_frames_as_the_ingress_
     await clock.settle()
     assert world.received_frames == [b"welcome", b"1", b"2", b"3"]
     assert wire.limits == [1, 2, 2, 2]
+
+
+async def test_the_ingress_is_told_of_a_small_frame_that_came_alone(
+    clock: VirtualClock, make: Make
+) -> None:
+    wire = ManyWire()
+    world = await make(wire=wire)
+    world.turn = 2
+    for frames in ((b"welcome",), (b"x" * 4096,), (b"x" * 4097,), (b"1", b"2"), (b"3",)):
+        for frame in frames:
+            wire.incoming.put_nowait(frame)
+        await clock.settle()
+    world.aside = True
+    wire.incoming.put_nowait(b"4")
+    await clock.settle()
+    wire.incoming.put_nowait(b"5")
+    await clock.settle()
+    assert world.received_frames[-1] == b"4"  # the reader already waited for it
+    assert world.set_aside_frames == [b"5"]
+    assert world.lone == [True, True, False, False, True, True, False]
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, 1004, 1006, 1007, 1008, 1009, 1010, None])
