@@ -19,6 +19,7 @@ MARKED = (
     "tests/unit/acp/http/test_http2.py",
     "tests/unit/acp/session/test_order.py",
     "tests/unit/link/test_defects.py",
+    "tests/unit/protocol/test_heartbeat.py",
     "tests/unit/rx/test_errors.py",
     "tests/unit/test_connection_limits.py",
     "tests/unit/test_tasks.py",

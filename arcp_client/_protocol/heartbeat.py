@@ -10,6 +10,8 @@ from typing import Final
 
 __all__ = ["Heartbeat", "Pulse"]
 
+DOUBTS: Final = 3
+"""Iterations in which any loop reads what has arrived, and the reader of the link runs."""
 SHORTEST: Final = 0.01
 """The shortest interval in seconds; a shorter one would fill the link with pings."""
 
@@ -42,6 +44,7 @@ class Heartbeat:
         self._probed_at: float | None = None
         self._paused_at: float | None = None
         self._looked_at = now
+        self._doubts = 0
 
     def pause(self, now: float) -> None:
         """Stop counting silence, because the reader is paused."""
@@ -69,8 +72,17 @@ class Heartbeat:
             return ping_at
         return min(ping_at, self.heard_at + 2 * self._interval)
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the peer was silent at the last look, and the next look must come at once."""
+        return self._doubts > 0
+
     def look(self, now: float) -> Pulse:
-        """The action that is due now."""
+        """The action that is due now.
+
+        A silent peer counts as dead after `DOUBTS` further calls, in the next iterations of the
+        loop: if the loop was blocked, it reads meanwhile what has arrived.
+        """
         interval = self._interval
         if interval is None:
             return Pulse.QUIET
@@ -78,11 +90,13 @@ class Heartbeat:
         self._looked_at = now
         if self._paused_at is None and now >= self.heard_at + 2 * interval:
             if not overslept:
-                return Pulse.DEAD
+                self._doubts += 1
+                return Pulse.DEAD if self._doubts > DOUBTS else Pulse.QUIET
             # The machine slept or the loop was blocked: the peer may have spoken meanwhile.
             # Ask once more before calling it dead.
             self.heard_at = now - interval
             return self._ping(now)
+        self._doubts = 0
         if now >= self._next_ping():
             return self._ping(now)
         return Pulse.QUIET

@@ -48,6 +48,7 @@ class TimedHeartbeat(Heartbeat):
         deadline = self.deadline
         assert deadline is not None  # it has an interval
         # Before the ping, which may end the connection and stop this timer.
-        self._timer = self._loop.call_at(max(deadline, now + self._shortest), self._tick)
+        soonest = now if self.doubtful else now + self._shortest
+        self._timer = self._loop.call_at(max(deadline, soonest), self._tick)
         if pulse is Pulse.PING:
             self._ping_peer()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import time
+
 import pytest
 
-from arcp_client._protocol.heartbeat import SHORTEST, Heartbeat, Pulse
+from arcp_client._protocol.heartbeat import DOUBTS, SHORTEST, Heartbeat, Pulse
 
 QUIET, PING, DEAD = Pulse.QUIET, Pulse.PING, Pulse.DEAD
 
@@ -144,3 +148,53 @@ def test_s12_nothing_is_carried_into_the_next_link() -> None:
     first = Heartbeat(10.0, 0.0)
     run(first, 100.0)
     assert run(Heartbeat(10.0, 100.0), 300.0, answers=True, start=100.0)[0] == (110.0, PING)
+
+
+def test_s12_what_arrived_while_the_loop_was_blocked_counts_before_a_link_is_called_dead() -> None:
+    link = Heartbeat(10.0, 0.0)
+    assert link.look(10.0) is PING
+    # The loop is blocked from here to 20.0, while the pong arrives.
+    for _ in range(DOUBTS):
+        assert link.look(20.0) is QUIET
+        assert link.deadline is not None
+        assert link.deadline <= 20.0  # the next look comes in the next iteration of the loop
+    link.heard_at = 20.0  # the reader
+    assert link.look(20.0) is PING
+    assert run(link, 100.0, start=20.0) == [(30.0, PING), (40.0, DEAD)]
+
+
+async def test_s12_a_blocked_loop_reads_before_as_many_looks_as_a_dead_link_needs() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        link = Heartbeat(0.02, loop.time())
+        over: asyncio.Future[bool] = loop.create_future()
+
+        async def read() -> None:
+            reader, writer = await asyncio.open_connection(sock=ours)
+            await reader.read(1)
+            link.heard_at = loop.time()
+            writer.close()
+            if not over.done():
+                over.set_result(True)
+
+        def look() -> None:
+            if over.done():
+                return
+            if link.look(loop.time()) is DEAD:
+                over.set_result(False)
+                return
+            assert link.deadline is not None
+            loop.call_at(link.deadline, look)
+
+        def block() -> None:
+            look()
+            theirs.send(b"x")
+            time.sleep(0.025)  # longer than the rest of two intervals, shorter than 1.5 of them
+
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        loop.call_at(loop.time() + 0.02, block)
+        assert await over
+        await reading

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from arcp_client._protocol.heartbeat import DOUBTS
 from arcp_client.errors import LinkLost
 from arcp_client.runtime import JobContext
 from arcp_client.runtime._connection.heartbeat import TimedHeartbeat
@@ -90,6 +91,9 @@ def test_a_process_that_stood_still_asks_once_more_before_it_ends_a_link(
     loop.wake(500.0)
     assert said == ["ping"]
     assert loop.due == 530.0
+    for _ in range(DOUBTS):
+        loop.wake(530.0)
+        assert said == ["ping"]
     loop.wake(530.0)
     assert said == ["ping", "lost"]
 
