@@ -184,14 +184,19 @@ class BackPressure:
 
     # ------------------------------------------------------------------ the reader's side
 
-    def decide(self) -> Reading:
-        """Decide the next action of the reader, which calls this every few frames."""
+    def decide(self, *, lone: bool = False) -> Reading:
+        """Decide the next action of the reader, which calls this every few frames.
+
+        Args:
+            lone: only one frame has come since the last decision, so `spare` is worth computing.
+        """
         self._check_slow()
         backlog = self._consumers.backlog
         self.turn = self._turn_with(backlog)
         self.spare = 0
         if backlog < self._buffer.soft and self._light(backlog):
-            self.spare = self._spare(backlog)
+            if lone:
+                self.spare = self._spare(backlog)
             return Reading.ON if backlog < _TURN else Reading.BY_TURNS
         if not self._must_read():
             return Reading.HELD

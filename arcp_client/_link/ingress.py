@@ -81,7 +81,7 @@ class Ingress:
         if lone and back_pressure.spare > 0:
             back_pressure.spare -= 1
             return None
-        reading = back_pressure.decide()
+        reading = back_pressure.decide(lone=lone)
         self.aside = reading is Reading.ASIDE or bool(self._spill)
         if reading is Reading.BY_TURNS:
             return back_pressure.let_run()

@@ -77,8 +77,10 @@ def test_frames_that_come_one_at_a_time_are_decided_on_before_they_reach_a_limit
     consumers = Weighty()
     pressure = consumers.back_pressure(buffer)
     for consumers.outstanding in (0, waiting):
-        pressure.decide()
+        pressure.decide(lone=True)
     assert max(pressure.spare, 0) == frames
+    pressure.decide()
+    assert pressure.spare == 0
 
 
 @pytest.mark.parametrize(
