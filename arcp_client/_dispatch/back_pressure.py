@@ -30,8 +30,8 @@ any      the link has ended                                       READING
 =======  =======================================================  =======
 
 - *Check*: every few frames, the reader looks at the limits. If two checks apply, the row that leads
-  to ASIDE wins in READING, and the row that leads to HELD wins in ASIDE. Frames that come one at a
-  time, as most do, are not checked while they cannot reach a limit (`BackPressure.spare`).
+  to ASIDE wins in READING, and the row that leads to HELD wins in ASIDE. After a frame that comes
+  alone, the reader looks only if that frame may have reached a limit (`BackPressure.spare`).
 - *Consumers have caught up* when the slowest one has at most half of ``Buffer.soft`` events, and
   less than ``Buffer.bytes``, outstanding.
 - If the file is full too, the reader cannot read what a handler waits for. That handler gets
@@ -131,8 +131,8 @@ class BackPressure:
 
     Attributes:
         turn: number of frames that the reader may take in before the next decision.
-        spare: number of frames of at most `LONE` bytes that may come one at a time before the next
-            decision.
+        spare: number of frames of at most `LONE` bytes, each with one event at most, that may come
+            one at a time before the next decision.
         low: number of outstanding events at which the reader continues.
         progress_wanted: whether the reader waits until consumers have caught up.
         heavy: whether the consumers are behind in bytes, so that each processed event may let the
@@ -188,7 +188,7 @@ class BackPressure:
         """Decide the next action of the reader, which calls this every few frames.
 
         Args:
-            lone: only one frame has come since the last decision, so `spare` is worth computing.
+            lone: the last frame came alone, so `spare` is worth computing.
         """
         self._check_slow()
         backlog = self._consumers.backlog
@@ -203,7 +203,9 @@ class BackPressure:
         return Reading.ASIDE if self.beyond else Reading.ON
 
     def _spare(self, backlog: int) -> int:
-        """The number of lone frames that cannot reach a limit."""
+        """The number of lone frames, each of at most one event, that cannot reach a limit."""
+        if self._consumers.held():
+            return 0  # they count for ``weight`` only from their checkpoint on
         limit = self._buffer.bytes
         weight = self._consumers.weight(backlog, limit)
         events = min(_TURN, self._buffer.soft) - backlog

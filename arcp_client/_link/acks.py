@@ -18,10 +18,10 @@ __all__ = ["Acknowledger"]
 EVERY = 0.75
 """Seconds from an event to its acknowledgement."""
 SOON = 0.25
-"""Seconds from an event to its acknowledgement, at least."""
+"""Seconds from the first waiting event to the acknowledgement, at least."""
 MANY = 500
-"""Number of events that do not wait longer than `SOON`: half of those after which our runtime slows
-a job down (``Limits.lag_events``).
+"""Number of waiting events that are acknowledged as soon as `SOON` has passed. It is half of
+``Limits.lag_events``, above which our runtime slows jobs down.
 """
 
 
@@ -50,7 +50,7 @@ class Acknowledger:
         self._every = every
         self._acked = 0
         self._settled = 0  # `FanOut.published`, less the events that wait for an acknowledgement
-        self._since = 0.0  # when the first of these came
+        self._since = 0.0  # when the first of these came, or the last acknowledgement if later
         self._stopped = False
 
     @property

@@ -41,6 +41,9 @@ class Driver:
         session: the session.
         publish: publishes the events, in order, in batches.
         apply: carries out the actions that do not concern the link, in order.
+
+    Attributes:
+        published: number of events passed to ``publish``, gaps included.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Driver:
         self._due = 0.0  # of the timer; in uvloop, the handle of a past time does not tell it
         self._planned: tuple[float, Callable[[], None]] | None = None
         self._carrying_out = False
-        self._published = 0
+        self.published = 0
         self._gaps = 0
 
     @property
@@ -70,7 +73,7 @@ class Driver:
     @property
     def events(self) -> int:
         """The number of events, without gaps."""
-        return self._published - self._gaps
+        return self.published - self._gaps
 
     # -- the link
 
@@ -105,7 +108,7 @@ class Driver:
 
     def _publish_run(self, events: list[Event]) -> None:
         if events:
-            self._published += len(events)
+            self.published += len(events)
             self._publish(events)
 
     def frame_seen(self) -> None:

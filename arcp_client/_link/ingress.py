@@ -58,6 +58,7 @@ class Ingress:
         self._spill: SpillFile | None = None
         self._refilling = False
         self._room: asyncio.Future[None] | None = None
+        self._published = 0  # `Driver.published` at the last call of next_wait
         back_pressure.refill = self._refill_soon
 
     @property
@@ -78,6 +79,9 @@ class Ingress:
                 See `BackPressure.spare`.
         """
         back_pressure = self._back_pressure
+        published = self._driver.published
+        lone = lone and published - self._published <= 1  # a frame may release others
+        self._published = published
         if lone and back_pressure.spare > 0:
             back_pressure.spare -= 1
             return None
@@ -199,6 +203,7 @@ class Ingress:
             spill.clear()
         self.aside = False
         self._back_pressure.set_stored(False)
+        self._back_pressure.spare = 0
         return whole
 
     def close(self) -> None:

@@ -10,8 +10,10 @@ from typing import Final
 
 __all__ = ["Heartbeat", "Pulse"]
 
-DOUBTS: Final = 3
-"""Iterations in which any loop reads what has arrived, and the reader of the link runs."""
+DOUBTS: Final = 10
+"""Iterations of the loop in which a frame that has arrived passes from the socket through the tasks
+of the transport to the reader of the link. With uvicorn and websockets it takes five.
+"""
 SHORTEST: Final = 0.01
 """The shortest interval in seconds; a shorter one would fill the link with pings."""
 
@@ -95,6 +97,7 @@ class Heartbeat:
             # The machine slept or the loop was blocked: the peer may have spoken meanwhile.
             # Ask once more before calling it dead.
             self.heard_at = now - interval
+            self._doubts = 0
             return self._ping(now)
         self._doubts = 0
         if now >= self._next_ping():

@@ -250,7 +250,7 @@ async def watched_stream(peer: Peer) -> str:
     async with connected(peer) as submitter, connected(peer) as observer:
         job = await submitter.submit("stream")
         await anext(aiter(job.events(events.ResultChunk)))
-        await asyncio.sleep(0.3)  # a client that acknowledges has done so
+        await asyncio.sleep(1)  # a client that acknowledges has done so
         view = await observer.watch(job.id, history=True)
         peer.open("first")
         peer.open("second")

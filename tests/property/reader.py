@@ -52,6 +52,10 @@ class Link:
     def now(self) -> float:
         return self._loop.time()
 
+    @property
+    def published(self) -> int:
+        return self.last
+
     def received(self, frames: Iterable[bytes]) -> None:
         for data in frames:
             frame = decode(data)

@@ -128,13 +128,10 @@ class RequestHandler:
     def _pong(self, line: RequestLine, session: ServerSession, frame: ControlFrame) -> None:
         """Ignore a pong, because the heartbeat has counted it when it was read."""
 
-    def _ack(
-        self, line: RequestLine, session: ServerSession, frame: ControlFrame
-    ) -> Coroutine[Any, Any, None] | None:
+    def _ack(self, line: RequestLine, session: ServerSession, frame: ControlFrame) -> None:
         need(session, names.ACKS)
         if not session.acknowledge(checked(Ack, frame).last_processed_seq):
             raise InvalidRequest("last_processed_seq was never sent in this session")
-        return _freed(session) if session.free_acknowledged() else None
 
     async def _list(self, line: RequestLine, session: ServerSession, frame: ControlFrame) -> None:
         need(session, names.LISTING)
@@ -337,11 +334,3 @@ def subscription_broken(session: ServerSession, feed: SubscriptionFeed) -> None:
         retryable=True,
     )
     session.control(frames.refusal(error, session_id=session.id, job_id=feed.job_id))
-
-
-async def _freed(session: ServerSession) -> None:
-    """Free the acknowledged events that are left, while others may send theirs."""
-    more = True
-    while more:
-        await asyncio.sleep(0)
-        more = session.free_acknowledged()

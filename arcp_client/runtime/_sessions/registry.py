@@ -178,7 +178,7 @@ class SessionRegistry:
                 extra=log_fields(session=session.id),
             )
             raise PermissionDenied("the resume token does not belong to this session")
-        if last < session.log.floor:
+        if last < max(session.log.floor, session.acked):
             raise _gone("the events after last_event_seq are no longer held")
         if last > session.log.last:
             raise _gone("last_event_seq is higher than any number sent in this session")

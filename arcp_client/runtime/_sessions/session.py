@@ -26,9 +26,7 @@ _UNSENT_LOW = 256
 _ROOM_EVENTS = 1024
 _FREE_AT_ONCE = 1024
 _FREE_SLICE = 64
-"""Number of events to free in one iteration of the loop, at least."""
-_FREE_SLICES = 32
-"""Divides larger numbers, so that the connection soon reads its next frame."""
+"""Number of acknowledged events that are freed in one iteration of the loop."""
 _ROOM_BYTES = 4 * 1024 * 1024
 
 
@@ -101,6 +99,7 @@ class ServerSession:
         self.expiry: asyncio.TimerHandle | None = None
         self.keep_for: float | None = None
         self._freed = 0
+        self._freeing = False
         self._unsent_bytes = 0
         self._hungry: dict[SubscriptionFeed, None] = {}
         self._waiters: set[asyncio.Future[None]] = set()
@@ -273,14 +272,17 @@ class ServerSession:
         return True
 
     def acknowledge(self, seq: int) -> bool:
-        """Take an acknowledgement (§6.5); return False for a number that was never sent.
+        """Free processed events (§6.5); return False for a number that was never sent.
 
-        The caller then frees the processed events with `free_acknowledged`.
+        Hundreds of old events are freed in several iterations of the loop: at once, they would
+        delay the new events of all sessions by several milliseconds.
         """
         if seq > self.sent:
             return False
         if seq > self.acked:
             self.acked = seq
+            if not self._freeing:
+                self._free()
             if self._journal is not None:
                 self._freed = seq
                 self._journal.put(Freed(self.id, seq))
@@ -292,14 +294,11 @@ class ServerSession:
             self.progress()
         return True
 
-    def free_acknowledged(self) -> bool:
-        """Free some of the acknowledged events, the oldest first; return whether more are left.
-
-        To free hundreds of old events at once would delay new ones, of all sessions, by several
-        milliseconds.
-        """
-        log = self.log
-        return log.free(self.acked, max(_FREE_SLICE, (self.acked - log.floor) // _FREE_SLICES))
+    def _free(self) -> None:
+        """Free some of the acknowledged events, the oldest first, and the others soon."""
+        self._freeing = self.log.free(self.acked, _FREE_SLICE)
+        if self._freeing:
+            asyncio.get_running_loop().call_soon(self._free)
 
     def progress(self) -> None:
         """Copy events from histories and wake waiting agents, after the client progressed."""

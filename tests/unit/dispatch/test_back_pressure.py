@@ -83,6 +83,18 @@ def test_frames_that_come_one_at_a_time_are_decided_on_before_they_reach_a_limit
     assert pressure.spare == 0
 
 
+def test_no_frame_is_spare_while_events_wait_for_a_checkpoint() -> None:
+    """Their bytes count only from then on."""
+
+    class Holding(FakeConsumer):
+        def held(self) -> int:
+            return 1
+
+    pressure = Holding().back_pressure()
+    pressure.decide(lone=True)
+    assert pressure.spare == 0
+
+
 @pytest.mark.parametrize(
     ("waiting", "left", "iterations"),
     [(128, 64, 2), (128, 63, 1), (128, 0, 1), (64, 64, 2), (200, 127, 2), (200, 128, 1)],

@@ -213,10 +213,23 @@ async def test_frames_that_come_one_at_a_time_are_decided_on_when_none_is_spare(
     clock: VirtualClock,
 ) -> None:
     hub = Hub()
-    pressure = hub.back_pressure
-    ingress = Ingress(Link(hub), pressure, spill=0, keep=0)  # type: ignore[arg-type]
-    pressure.spare = 2
+    pressure, link = hub.back_pressure, Link(hub)
+    ingress = Ingress(link, pressure, spill=0, keep=0)  # type: ignore[arg-type]
+    pressure.spare = 3
     with mock.patch.object(BackPressure, "decide", return_value=Reading.ON) as decide:
-        for lone, decisions in ((True, 0), (False, 1), (True, 1), (True, 2), (True, 3)):
+        steps = (
+            (True, 1, 0),
+            (False, 1, 1),
+            (True, 0, 1),
+            (True, 2, 2),
+            (True, 1, 2),
+            (True, 1, 3),
+        )
+        for lone, published, decisions in steps:
+            link.last += published  # one frame may release others, and their events
             assert ingress.next_wait(lone) is None
             assert decide.call_count == decisions
+        pressure.spare = 3
+        ingress.link_lost()
+        ingress.next_wait(lone=True)  # the welcome of the next link
+        assert decide.call_count == 4

@@ -163,7 +163,11 @@ def test_s12_what_arrived_while_the_loop_was_blocked_counts_before_a_link_is_cal
     assert run(link, 100.0, start=20.0) == [(30.0, PING), (40.0, DEAD)]
 
 
-async def test_s12_a_blocked_loop_reads_before_as_many_looks_as_a_dead_link_needs() -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 5, 8])
+async def test_s12_a_blocked_loop_reads_before_as_many_looks_as_a_dead_link_needs(
+    iterations: int,
+) -> None:
+    """A frame may pass several tasks on its way to the reader, for example those of a server."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -174,6 +178,8 @@ async def test_s12_a_blocked_loop_reads_before_as_many_looks_as_a_dead_link_need
         async def read() -> None:
             reader, writer = await asyncio.open_connection(sock=ours)
             await reader.read(1)
+            for _ in range(iterations):
+                await asyncio.sleep(0)
             link.heard_at = loop.time()
             writer.close()
             if not over.done():

@@ -9,6 +9,7 @@ import pytest
 
 from arcp_client.runtime import JobContext, Limits, MemoryEventLog
 from arcp_client.runtime._connection import connection
+from arcp_client.runtime._sessions.session import ServerSession
 from tests.unit.runtime.conftest import MakeRuntime
 from tests.unit.runtime.peer import Peer, seqs
 
@@ -224,9 +225,13 @@ async def test_the_log_is_bounded_in_bytes_as_well(make: MakeRuntime, open_peer:
     assert refused["payload"]["code"] == "RESUME_WINDOW_EXPIRED"
 
 
+@pytest.mark.parametrize("freed", [True, False])
 async def test_acknowledged_events_are_freed_and_over_acks_refused(
-    runtime: Any, open_peer: Any
+    runtime: Any, open_peer: Any, monkeypatch: pytest.MonkeyPatch, freed: bool
 ) -> None:
+    """A resume does not get acknowledged events, even if they are not freed yet."""
+    if not freed:
+        monkeypatch.setattr(ServerSession, "_free", lambda session: None)
     peer = await open_peer(runtime)
     stepper, job_id = await started(runtime, peer)
     await stepper.emit(10)

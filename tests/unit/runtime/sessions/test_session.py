@@ -375,29 +375,34 @@ def test_acknowledged_events_are_freed() -> None:
         session.sending(session.append(event()), event())
     outlet.cursor = 3
     assert session.acknowledge(2)
-    assert not session.free_acknowledged()
     assert (session.log.floor, len(session.log)) == (2, 1)
 
 
-@given(count=st.integers(1, 20_000), left=st.integers(0, 100))
-def test_many_acknowledged_events_are_freed_in_small_steps_which_are_not_many(
-    count: int, left: int
+@pytest.mark.parametrize("second", [None, 0, 1, 5, 100])
+async def test_many_acknowledged_events_are_freed_in_several_iterations_of_the_loop(
+    clock: VirtualClock, second: int | None
 ) -> None:
-    """The connection reads no frame in between, and other sessions send between the steps."""
+    """Other sessions send between them; another acknowledgement begins no second row of steps."""
     session, outlet = attached()
     record = event()
-    for _ in range(count + left):
+    for _ in range(1000):
         session.log.append(record)
-    session.sent = outlet.cursor = count + left
-    assert session.acknowledge(count)
-    steps, more = 0, True
-    while more:
-        before = session.log.floor
-        more = session.free_acknowledged()
-        steps += 1
-        assert session.log.floor - before <= max(64, count // 32)
-    assert (session.log.floor, len(session.log)) == (count, left)
-    assert steps <= 300
+    session.sent = outlet.cursor = 1000
+    assert session.acknowledge(500)
+    floors = [session.log.floor]
+    while floors[-1] < session.acked:
+        if len(floors) == second:
+            assert session.acknowledge(990)
+        await asyncio.sleep(0)
+        floors.append(session.log.floor)
+        assert floors[-1] - floors[-2] == min(64, session.acked - floors[-2])
+    if second == 100:
+        assert session.acknowledge(990)
+        assert session.log.floor == 564
+        await asyncio.sleep(0)
+        assert session.log.floor == 628
+    elif second is not None and second:
+        assert session.log.floor == 990
 
 
 def test_a_slow_client_has_caught_up_below_half_of_the_limit() -> None:
