@@ -201,21 +201,24 @@ class Driver:
         due = self.now + seconds
         if self._planned is None or due < self._planned[0]:
             self._planned = due, call
-            self._arm()
+            if self._timer is None or due < self._due:
+                self._set_timer(due)
 
     def _arm(self) -> None:
         deadline = self.session.deadline
         if self._planned is not None:
             due = self._planned[0]
             deadline = due if deadline is None else min(due, deadline)
-        timer = self._timer
-        if timer is not None:
-            if deadline is not None and self._due <= deadline:
-                return  # an early tick is harmless: it sets the timer again
-            timer.cancel()
+        if self._timer is None or deadline is None or deadline < self._due:
+            self._set_timer(deadline)
+        # Otherwise the timer is early, which is harmless: the tick sets it again.
+
+    def _set_timer(self, due: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
             self._timer = None
-        if deadline is not None:
-            self._timer, self._due = self._loop.call_at(deadline, self._tick), deadline
+        if due is not None:
+            self._timer, self._due = self._loop.call_at(due, self._tick), due
 
     def _tick(self) -> None:
         self._timer = None
