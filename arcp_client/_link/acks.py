@@ -19,9 +19,9 @@ EVERY = 0.75
 """Seconds from an event to its acknowledgement."""
 SOON = 0.25
 """Seconds from the first waiting event to the acknowledgement, at least."""
-MANY = 500
-"""Number of waiting events that are acknowledged as soon as `SOON` has passed. It is half of
-``Limits.lag_events``, above which our runtime slows jobs down.
+MANY = 750
+"""Number of waiting events that are acknowledged as soon as `SOON` has passed. Our runtime, like
+others, slows jobs down above 1000 (``Limits.lag_events``).
 """
 
 

@@ -25,8 +25,11 @@ _UNSENT_LOW = 256
 """Number of unsent events at which waiting agents continue."""
 _ROOM_EVENTS = 1024
 _FREE_AT_ONCE = 1024
-_FREE_SLICE = 64
-"""Number of acknowledged events that are freed in one iteration of the loop."""
+_FREE_LEAST = 64
+_FREE_SHARE = 8
+"""In one step, an eighth of the acknowledged events is freed, and 64 at least."""
+_FREE_PAUSE = 0.005
+"""Seconds between two steps."""
 _ROOM_BYTES = 4 * 1024 * 1024
 
 
@@ -274,8 +277,8 @@ class ServerSession:
     def acknowledge(self, seq: int) -> bool:
         """Free processed events (§6.5); return False for a number that was never sent.
 
-        Hundreds of old events are freed in several iterations of the loop: at once, they would
-        delay the new events of all sessions by several milliseconds.
+        Hundreds of old events are freed in several steps: at once, they would delay the new events
+        of all sessions by several milliseconds.
         """
         if seq > self.sent:
             return False
@@ -296,9 +299,10 @@ class ServerSession:
 
     def _free(self) -> None:
         """Free some of the acknowledged events, the oldest first, and the others soon."""
-        self._freeing = self.log.free(self.acked, _FREE_SLICE)
+        left = self.acked - self.log.floor
+        self._freeing = self.log.free(self.acked, max(_FREE_LEAST, left // _FREE_SHARE))
         if self._freeing:
-            asyncio.get_running_loop().call_soon(self._free)
+            asyncio.get_running_loop().call_later(_FREE_PAUSE, self._free)
 
     def progress(self) -> None:
         """Copy events from histories and wake waiting agents, after the client progressed."""
