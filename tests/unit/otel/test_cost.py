@@ -43,6 +43,10 @@ async def calls(telemetry: Telemetry | None) -> int:
 
 
 async def test_an_event_takes_at_most_one_call_in_twenty_more(collected: Collected) -> None:
-    without = await calls(None)
-    assert without > 20 * EVENTS
-    assert await calls(collected.telemetry) <= 1.05 * without
+    """A busy machine ends the time slices of lanes earlier, which adds calls: the fewest count."""
+    without, with_ = [], []
+    for _ in range(4):
+        without.append(await calls(None))
+        with_.append(await calls(collected.telemetry))
+    assert min(without) > 20 * EVENTS
+    assert min(with_) <= 1.05 * min(without)
