@@ -20,8 +20,8 @@ EVERY = 0.75
 SOON = 0.25
 """Seconds from the first waiting event to the acknowledgement, at least."""
 MANY = 750
-"""Number of waiting events that are acknowledged as soon as `SOON` has passed. Our runtime, like
-others, slows jobs down above 1000 (``Limits.lag_events``).
+"""Number of waiting events that are acknowledged as soon as `SOON` has passed. Above 1000, our
+runtime slows jobs down (``Limits.lag_events``), and other runtimes report that the client lags.
 """
 
 

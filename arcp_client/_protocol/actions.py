@@ -224,8 +224,9 @@ class ActionQueue:
     def ack(self, number: int, now: float) -> None:
         """Acknowledge the events up to a number (§6.5).
 
-        No other frame is sent while events arrive, so the code that encodes it has left the caches
-        of the processor, and takes as long as dozens of events. Formatting takes a fraction.
+        The frame is formatted and not encoded. While events arrive, a client seldom sends other
+        frames, so the code that encodes one is not in the caches of the processor: it takes a
+        millisecond or more, in which the next events wait.
         """
         session_id = self._negotiated.session_id
         if self._ack_format is None or self._ack_format[0] != session_id:

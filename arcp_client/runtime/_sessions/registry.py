@@ -241,9 +241,7 @@ class SessionRegistry:
         _log.info("session %s of %s expired", session.id, session.principal, extra=fields)
 
     def _drop(self, session: ServerSession) -> None:
-        if session.expiry is not None:
-            session.expiry.cancel()
-            session.expiry = None
+        session.stop()
         if self._sessions.pop(session.id, None) is not None:
             self._sent_before += session.sent
         theirs = self._of.get(session.principal)
@@ -257,9 +255,7 @@ class SessionRegistry:
         """Stop the timers; no resume window starts any more."""
         self._closed = True
         for session in self._sessions.values():
-            if session.expiry is not None:
-                session.expiry.cancel()
-                session.expiry = None
+            session.stop()
 
 
 def _gone(message: str) -> RequestError:

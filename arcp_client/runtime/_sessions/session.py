@@ -102,7 +102,7 @@ class ServerSession:
         self.expiry: asyncio.TimerHandle | None = None
         self.keep_for: float | None = None
         self._freed = 0
-        self._freeing = False
+        self._freeing: asyncio.TimerHandle | None = None
         self._unsent_bytes = 0
         self._hungry: dict[SubscriptionFeed, None] = {}
         self._waiters: set[asyncio.Future[None]] = set()
@@ -284,7 +284,7 @@ class ServerSession:
             return False
         if seq > self.acked:
             self.acked = seq
-            if not self._freeing:
+            if self._freeing is None:
                 self._free()
             if self._journal is not None:
                 self._freed = seq
@@ -299,10 +299,17 @@ class ServerSession:
 
     def _free(self) -> None:
         """Free some of the acknowledged events, the oldest first, and the others soon."""
+        self._freeing = None
         left = self.acked - self.log.floor
-        self._freeing = self.log.free(self.acked, max(_FREE_LEAST, left // _FREE_SHARE))
-        if self._freeing:
-            asyncio.get_running_loop().call_later(_FREE_PAUSE, self._free)
+        if self.log.free(self.acked, max(_FREE_LEAST, left // _FREE_SHARE)):
+            self._freeing = asyncio.get_running_loop().call_later(_FREE_PAUSE, self._free)
+
+    def stop(self) -> None:
+        """Cancel the timers, because the session or its runtime has ended."""
+        for timer in (self.expiry, self._freeing):
+            if timer is not None:
+                timer.cancel()
+        self.expiry = self._freeing = None
 
     def progress(self) -> None:
         """Copy events from histories and wake waiting agents, after the client progressed."""

@@ -164,7 +164,7 @@ def test_s12_what_arrived_while_the_loop_was_blocked_counts_before_a_link_is_cal
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 5, 8])
-async def test_s12_a_blocked_loop_reads_before_as_many_looks_as_a_dead_link_needs(
+async def test_s12_a_blocked_loop_reads_what_has_arrived_before_its_link_counts_as_dead(
     iterations: int,
 ) -> None:
     """A frame may pass several tasks on its way to the reader, for example those of a server."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from arcp_client.runtime import JobContext, Limits, MemoryEventLog
 from arcp_client.runtime._connection import connection
 from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.testing import VirtualClock
 from tests.unit.runtime.conftest import MakeRuntime
 from tests.unit.runtime.peer import Peer, seqs
 
@@ -249,6 +251,23 @@ async def test_acknowledged_events_are_freed_and_over_acks_refused(
     fresh = await resumed(runtime, peer, 4)
     assert seqs(await fresh.follow(job_id)) == list(range(5, 12))
     await fresh.close()
+
+
+async def test_a_closed_runtime_frees_no_more_events(
+    make: MakeRuntime, open_peer: Any, clock: VirtualClock
+) -> None:
+    runtime = make()
+    peer = await open_peer(runtime)
+    stepper, _ = await started(runtime, peer)
+    await stepper.emit(500)
+    for _ in range(500):
+        await peer.read()
+    await peer.send("session.ack", {"last_processed_seq": 500})
+    await peer.ask("session.list_jobs")
+    await runtime.close()
+    with mock.patch.object(ServerSession, "_free") as free:
+        await clock.advance(1.0)
+    free.assert_not_called()
 
 
 async def test_a_link_that_falls_out_of_the_log_is_ended_not_given_a_hole(

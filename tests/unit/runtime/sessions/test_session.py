@@ -402,6 +402,21 @@ async def test_many_acknowledged_events_are_freed_in_several_steps(
     assert session.acked == count + (90 if second else 0)
 
 
+async def test_a_session_that_has_ended_frees_no_more(clock: VirtualClock) -> None:
+    """The log goes with the session, and a runtime that is closed leaves no timer."""
+    session, outlet = attached()
+    for _ in range(500):
+        session.log.append(event())
+    session.sent = outlet.cursor = 500
+    assert session.acknowledge(500)
+    session.expiry = asyncio.get_running_loop().call_later(600.0, lambda: None)
+    expiry = session.expiry
+    session.stop()
+    assert expiry.cancelled()
+    await clock.advance(1.0)
+    assert session.log.floor == 64
+
+
 def test_a_slow_client_has_caught_up_below_half_of_the_limit() -> None:
     session, outlet = attached()
     session.features = frozenset({"ack"})
