@@ -496,7 +496,7 @@ class SessionEngine:
     def active(self) -> None:
         """Schedule an acknowledgement and a save, at the first event after an idle time."""
         if self._carrier is not None:
-            self._carrier.acks.plan()
+            self._carrier.acks.active()
         if self._durability is not None:
             self._durability.schedule()
 

@@ -50,7 +50,9 @@ class Acknowledger:
         self._every = every
         self._acked = 0
         self._settled = 0  # `FanOut.published`, less the events that wait for an acknowledgement
-        self._since = 0.0  # when the first of these came, or the last acknowledgement if later
+        self._since: float | None = (
+            None  # when the first of these came, or the last acknowledgement
+        )
         self._stopped = False
 
     @property
@@ -59,16 +61,24 @@ class Acknowledger:
         session = self._driver.session
         return session.ackable(self._fan_out.mark(session.session_id or "", session.received))
 
-    def plan(self) -> None:
-        """Schedule an acknowledgement: when `FanOut` reports activity."""
+    def active(self) -> None:
+        """Schedule an acknowledgement: when `FanOut` reports activity.
+
+        The handlers of the events begin before that, because they do not wait for it.
+        """
+        self._fan_out.active_at = math.inf
+        self._driver.soon(self._plan)
+
+    def _plan(self) -> None:
+        if self._stopped:
+            return
         driver, fan_out = self._driver, self._fan_out
-        if fan_out.active_at == 0:
-            self._since = driver.now
+        now = driver.now
+        if self._since is None:
+            self._since = now
         left = MANY - (fan_out.published - self._settled)
         fan_out.active_at = fan_out.published + left if left > 0 else math.inf
-        if not self._stopped:
-            seconds = self._every if left > 0 else max(self._since + SOON - driver.now, 0.0)
-            driver.plan(seconds, self.now)
+        driver.plan(self._every if left > 0 else self._since + SOON - now, self.now)
 
     def now(self) -> None:
         """Acknowledge all processed events."""
@@ -76,14 +86,14 @@ class Acknowledger:
             return
         driver, fan_out = self._driver, self._fan_out
         mark = self._safe(self.mark)
-        if mark > self._acked and driver.session.ack(mark, driver.now):
+        if mark > self._acked and driver.acknowledge(mark):
             self._acked = mark
-            driver.carry_out()
         unprocessed = driver.session.received - mark
         self._settled = fan_out.published - unprocessed
+        self._since = None
         fan_out.active_at = 0
         if unprocessed > 0:
-            self.plan()
+            self._plan()
 
     def renewed(self) -> None:
         """Start again at 0, because the numbers of a new session begin at 1."""

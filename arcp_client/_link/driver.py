@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -60,6 +61,7 @@ class Driver:
         self._link: LinkOutlet | None = None
         self._timer: asyncio.TimerHandle | None = None  # one for all that is due later
         self._due = 0.0  # of the timer; in uvloop, the handle of a past time does not tell it
+        self._deadline = math.inf  # of the session, when actions were last carried out
         self._planned: tuple[float, Callable[[], None]] | None = None
         self._carrying_out = False
         self.published = 0
@@ -136,15 +138,31 @@ class Driver:
 
     def carry_out(self) -> None:
         """Carry out the session's actions until none are left, and set its timer."""
+        if not self._carrying_out:
+            self._do_all()
+            deadline = self.session.deadline
+            self._deadline = math.inf if deadline is None else deadline
+            self._arm()
+
+    def acknowledge(self, number: int) -> bool:
+        """Acknowledge the events up to a number (§6.5); False if the session does not.
+
+        An acknowledgement makes no deadline of the session earlier, so none is computed: see
+        `_link.acks`.
+        """
+        accepted = self.session.ack(number, self._loop.time())
+        self._do_all()
+        return accepted
+
+    def _do_all(self) -> None:
         if self._carrying_out:
             return  # called from an action: the outer call carries out the added actions
         self._carrying_out = True
         try:
-            while out := self.session.take():
-                self._do(out)
+            while self.session.actions:
+                self._do(self.session.take())
         finally:
             self._carrying_out = False
-        self._arm()
 
     def _do(self, out: list[actions.Action]) -> None:
         events: list[Event] = []
@@ -193,43 +211,59 @@ class Driver:
     # -- time
 
     def plan(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call a function once, after some seconds.
+        """Call a function once, after some seconds; at once if they are 0 or less.
 
         Only one call is planned at a time, the earlier one: this replaces a call that is planned
         for later, and does nothing if a call is planned for an earlier time.
         """
+        if seconds <= 0.0:
+            self._planned = None
+            call()
+            return
         due = self.now + seconds
         if self._planned is None or due < self._planned[0]:
             self._planned = due, call
             if self._timer is None or due < self._due:
                 self._set_timer(due)
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call a function after the handlers of the published events have begun."""
+        self._loop.call_soon(self._call, call)
+
+    def _call(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001  a defect
+            self.failed(error)
+
     def _arm(self) -> None:
-        deadline = self.session.deadline
-        if self._planned is not None:
+        due = self._deadline
+        if self._planned is not None and self._planned[0] < due:
             due = self._planned[0]
-            deadline = due if deadline is None else min(due, deadline)
-        if self._timer is None or deadline is None or deadline < self._due:
-            self._set_timer(deadline)
+        if self._timer is None or due == math.inf or due < self._due:
+            self._set_timer(due)
         # Otherwise the timer is early, which is harmless: the tick sets it again.
 
-    def _set_timer(self, due: float | None) -> None:
+    def _set_timer(self, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if due is not None:
+        if due != math.inf:
             self._timer, self._due = self._loop.call_at(due, self._tick), due
 
     def _tick(self) -> None:
         self._timer = None
         try:
-            now = self.now
-            if self._planned is not None and self._planned[0] <= now:
-                (_, call), self._planned = self._planned, None
-                call()
-            else:
+            now = self._loop.time()
+            planned = self._planned
+            if planned is not None and planned[0] <= now:
+                self._planned = None
+                planned[1]()
+            if self._deadline <= now:
                 self.session.tick(now)
-            self.carry_out()
+                self.carry_out()
+            else:
+                self._arm()
         except Exception as error:  # noqa: BLE001  a defect
             self.failed(error)
 

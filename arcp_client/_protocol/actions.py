@@ -7,7 +7,7 @@ reason the list holds the event itself, without a wrapper.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from pydantic import SecretStr
@@ -141,6 +141,9 @@ class Report(msgspec.Struct):
     seq: int | None = None
 
 
+_ACKS: Final = 1000
+"""The number of acknowledgements whose ids differ only in their last digits."""
+
 Action = (
     Event
     | Send
@@ -197,7 +200,9 @@ class ActionQueue:
         self.heartbeat = Heartbeat(None, 0.0)
         self.relinking = False
         self._negotiated = negotiated
-        self._ack_format: tuple[str, bytes] | None = None
+        self._ack_format = b""
+        self._ack_session = ""
+        self._acks = _ACKS  # number of frames made with the format
 
     def take(self) -> list[Action]:
         """Return all actions, in order; each one is returned once."""
@@ -225,13 +230,15 @@ class ActionQueue:
         """Acknowledge the events up to a number (§6.5).
 
         The frame is formatted and not encoded. While events arrive, a client seldom sends other
-        frames, so the code that encodes one is not in the caches of the processor: it takes a
-        millisecond or more, in which the next events wait.
+        frames, so the code that encodes one and makes its id is not in the caches of the processor:
+        it takes a millisecond or more, in which the next events wait.
         """
         session_id = self._negotiated.session_id
-        if self._ack_format is None or self._ack_format[0] != session_id:
-            self._ack_format = session_id, _ack_format(session_id)
-        self.frame(self._ack_format[1] % (new_id().encode("ascii"), number), now)
+        if self._acks == _ACKS or session_id != self._ack_session:
+            self._ack_format = _ack_format(session_id)
+            self._ack_session, self._acks = session_id, 0
+        self.frame(self._ack_format % (self._acks, number), now)
+        self._acks += 1
 
     def relink(self, cause: ArcpError) -> None:
         """Request a new link, once for each link."""
@@ -289,7 +296,8 @@ class ActionQueue:
 
 
 def _ack_format(session_id: str) -> bytes:
-    """The bytes of a ``session.ack``, to be formatted with an envelope id and a number."""
+    """A ``session.ack``, to be formatted with the last digits of its id and with a number."""
     data = encode(names.ACK, {"last_processed_seq": 0}, id="", session_id=session_id)
-    data = data.replace(b"%", b"%%")
-    return data.replace(b'"id":""', b'"id":"%b"', 1).replace(b'_seq":0', b'_seq":%d', 1)
+    start = new_id()[:-3].encode("ascii")
+    data = data.replace(b"%", b"%%").replace(b'"id":""', b'"id":"%b%%03d"' % start, 1)
+    return data.replace(b'_seq":0', b'_seq":%d', 1)

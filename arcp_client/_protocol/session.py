@@ -88,6 +88,7 @@ class Session:
         jobs: the jobs of the session.
         peer: the adapter for the dialect of the runtime.
         view: the part of the session that the peer may use.
+        actions: the actions that `take` will return; always the same list.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Session:
         self.jobs = Jobs()
         self._negotiated = negotiated = Negotiated()
         self._out = out = ActionQueue(negotiated)
-        self._actions = out.actions
+        self.actions = out.actions
         self._barriers = Barriers(out)
         self.view = view = View(
             negotiated,
@@ -336,7 +337,7 @@ class Session:
             true, `take` has the actions for that frame, and the caller calls again for the rest.
         """
         self._out.heartbeat.heard_at = now
-        if self.state is LIVE and not self._actions:
+        if self.state is LIVE and not self.actions:
             run, received = self._receiver.deliver_run(frames, now, start)
             if received is None:
                 return run

@@ -28,23 +28,29 @@ class FakeDriver:
         self._loop = asyncio.get_running_loop()
         self._planned: asyncio.TimerHandle | None = None
         self.acks: list[tuple[float, int]] = []
-        self.session = SimpleNamespace(
-            session_id="sess_1", received=0, ackable=lambda mark: mark, ack=self._ack
-        )
+        self.session = SimpleNamespace(session_id="sess_1", received=0, ackable=lambda mark: mark)
 
     @property
     def now(self) -> float:
         return self._loop.time()
 
+    def soon(self, call: Callable[[], None]) -> None:
+        self._loop.call_soon(call)
+
     def plan(self, seconds: float, call: Callable[[], None]) -> None:
+        if seconds <= 0.0:
+            self.stop()
+            call()
+            return
         due = self.now + seconds
         if self._planned is not None and self._planned.when() <= due:
             return
         self.stop()
         self._planned = self._loop.call_at(due, self._call, call)
 
-    def carry_out(self) -> None:
-        """Send nothing."""
+    def acknowledge(self, number: int) -> bool:
+        self.acks.append((self.now, number))
+        return True
 
     def stop(self) -> None:
         if self._planned is not None:
@@ -54,10 +60,6 @@ class FakeDriver:
     def _call(self, call: Callable[[], None]) -> None:
         self._planned = None
         call()
-
-    def _ack(self, mark: int, now: float) -> bool:
-        self.acks.append((now, mark))
-        return True
 
 
 @given(
@@ -71,7 +73,7 @@ def test_processed_events_are_acknowledged_in_time_and_not_too_often(
 
     async def scenario() -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
         driver, arrived = FakeDriver(), []
-        fan_out = FanOut(lambda: acks.plan())
+        fan_out = FanOut(lambda: acks.active())
         acks = Acknowledger(cast(Driver, driver), fan_out, safe=lambda mark: mark - behind)
         for pause, count in steps:
             await asyncio.sleep(pause)

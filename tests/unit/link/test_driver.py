@@ -7,28 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arcp_client._link.driver import Driver
 from arcp_client._protocol import actions
 from arcp_client._protocol.actions import EventRun
 from arcp_client.errors import LinkLost
 from arcp_client.events import Event, Log
-
-
-class Session:
-    """A session that has one event to publish after each loss of a link."""
-
-    deadline: float | None = None
-
-    def __init__(self) -> None:
-        self._out: list[Log] = []
-
-    def lost(self, now: float, refusal: Exception | None) -> None:
-        self._out.append(Log(seq=1, session_id="sess_1", job_id="job_1", message="lost"))
-
-    def take(self) -> list[Log]:
-        out, self._out = self._out, []
-        return out
+from arcp_client.testing import VirtualClock
 
 
 class Queue:
@@ -37,11 +24,19 @@ class Queue:
     deadline: float | None = None
 
     def __init__(self, *out: Any) -> None:
-        self.out = list(out)
+        self.actions = list(out)
 
     def take(self) -> list[Any]:
-        out, self.out = self.out, []
-        return out
+        taken = self.actions[:]
+        self.actions.clear()
+        return taken
+
+
+class Losing(Queue):
+    """A session that has one event to publish after each loss of a link."""
+
+    def lost(self, now: float, refusal: Exception | None) -> None:
+        self.actions.append(Log(seq=1, session_id="sess_1", job_id="job_1", message="lost"))
 
 
 def gone(job_id: str) -> actions.JobGone:
@@ -65,17 +60,17 @@ async def test_a_deadline_that_has_passed_needs_no_time_of_its_handle(
         return at(when, call, *args, **how)
 
     monkeypatch.setattr(loop, "call_at", call_at)
-    session: Any = Session()
+    session: Any = Losing()
     driver = Driver(session, publish=lambda _: None, apply=lambda _: None)
     session.deadline = loop.time() - 1.0
-    driver.plan(0.0, lambda: None)
-    driver._arm()  # as after the next frame
+    driver.carry_out()
+    driver.carry_out()  # as after the next frame
     driver.stop()
 
 
 async def test_the_consequences_of_a_lost_link_do_not_wait_for_the_next_one() -> None:
     published: list[Event] = []
-    session: Any = Session()
+    session: Any = Losing()
     driver = Driver(session, publish=published.extend, apply=lambda _: None)
     driver.detach()
     assert [event.kind for event in published] == ["log"]
@@ -88,7 +83,7 @@ async def test_what_a_frame_causes_is_done_before_the_events_of_later_frames() -
             run = EventRun()
             if start == 0:
                 run.append(log("first"))
-                self.out.append(log("second"))  # the frame that is not of the run causes it
+                self.actions.append(log("second"))  # the frame that is not of the run causes it
                 run.more = True
             else:
                 run.append(log("third"))
@@ -106,7 +101,7 @@ async def test_what_an_action_adds_is_done_after_the_actions_that_are_there() ->
     def apply(action: Any) -> None:
         done.append(action.job_id)
         if action.job_id == "one":
-            session.out.append(gone("three"))
+            session.actions.append(gone("three"))
             driver.carry_out()
 
     done: list[str] = []
@@ -114,7 +109,62 @@ async def test_what_an_action_adds_is_done_after_the_actions_that_are_there() ->
     driver = Driver(session, publish=lambda _: None, apply=apply)
     driver.carry_out()
     assert done == ["one", "two", "three"]
-    session.out.append(gone("one"))
+    session.actions.append(gone("one"))
     driver.carry_out()
     assert done[3:] == ["one", "three"]
     driver.stop()
+
+
+class Timed(Queue):
+    """A session with a deadline, which an acknowledgement makes later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deadline = None
+        self.ticks: list[float] = []
+        self.acks: list[float] = []
+
+    def tick(self, now: float) -> None:
+        self.ticks.append(now)
+        self.deadline = None
+
+    def ack(self, number: int, now: float) -> bool:
+        self.acks.append(now)
+        if self.deadline is not None:
+            self.deadline += 1.0
+        return True
+
+
+SECONDS = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 5.0])
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from(["acknowledge", "wait", "pass"]), SECONDS)))
+def test_the_timer_is_never_late_for_the_session_or_for_what_is_planned(
+    steps: list[tuple[str, float]],
+) -> None:
+    async def scenario() -> None:
+        session: Any = Timed()
+        driver = Driver(session, publish=lambda _: None, apply=lambda _: None)
+        planned: float | None = None
+
+        def acknowledge() -> None:
+            nonlocal planned
+            assert planned == driver.now
+            planned = None
+            assert driver.acknowledge(1)
+
+        for step, seconds in [*steps, ("pass", 6.0)]:
+            due = driver.now + seconds
+            if step == "acknowledge":
+                planned = due if planned is None else min(planned, due)
+                driver.plan(seconds, acknowledge)
+            elif step == "wait":  # a frame begins a wait
+                session.deadline = due
+                driver.carry_out()
+            else:
+                await asyncio.sleep(seconds)
+                assert planned is None or planned >= driver.now
+                assert session.deadline is None or session.deadline >= driver.now
+        driver.stop()
+
+    VirtualClock().run(scenario())

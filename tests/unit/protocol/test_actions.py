@@ -35,3 +35,13 @@ def test_an_acknowledgement_is_formatted_as_it_would_be_encoded(
             assert id not in seen
             seen.add(id)
     assert out.heartbeat.sent_at == (7.0 if numbers else 0.0)
+
+
+def test_acknowledgements_share_the_start_of_an_id_only_as_long_as_its_last_digits_differ() -> None:
+    out = ActionQueue(Negotiated(session_id="sess_1"))
+    for number in range(2001):
+        out.ack(number, 7.0)
+    ids = [parse(send.data)["id"] for send in out.take() if isinstance(send, Send)]
+    assert {len(id) for id in ids} == {26}
+    assert len({id[:23] for id in ids}) == 3
+    assert len(set(ids)) == len(ids)
