@@ -285,7 +285,10 @@ class ServerSession:
         if seq > self.acked:
             self.acked = seq
             if self._freeing is None:
-                self._free()
+                if seq - self.log.floor > _FREE_LEAST:
+                    self._free_soon()
+                else:
+                    self._free()
             if self._journal is not None:
                 self._freed = seq
                 self._journal.put(Freed(self.id, seq))
@@ -302,7 +305,10 @@ class ServerSession:
         self._freeing = None
         left = self.acked - self.log.floor
         if self.log.free(self.acked, max(_FREE_LEAST, left // _FREE_SHARE)):
-            self._freeing = asyncio.get_running_loop().call_later(_FREE_PAUSE, self._free)
+            self._free_soon()
+
+    def _free_soon(self) -> None:
+        self._freeing = asyncio.get_running_loop().call_later(_FREE_PAUSE, self._free)
 
     def stop(self) -> None:
         """Cancel the timers, because the session or its runtime has ended."""
