@@ -155,7 +155,8 @@ class SessionEngine:
         )
         # The first event after an acknowledgement also schedules a save.
         every = EVERY if durability is None else SOON
-        acks = Acknowledger(driver, self._fan_out, safe=self._safe_mark, every=every)
+        safe = None if durability is None else self._safe_mark
+        acks = Acknowledger(driver, self._fan_out, safe=safe, every=every)
         self._carrier = _Carrier(driver, ingress, manager, acks)
         if self._telemetry is not None:
             self._telemetry.opened(self.figures)
@@ -218,7 +219,7 @@ class SessionEngine:
             with contextlib.suppress(TimeoutError):
                 async with deadline.timeout(GRACE):
                     await self.save()
-        self._carrier.acks.now()
+        self._carrier.acks.acknowledge(self._carrier.driver.now)
         if tell:
             self._session.close(self._carrier.driver.now)
             self._carrier.driver.carry_out()

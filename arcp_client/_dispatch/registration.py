@@ -104,12 +104,17 @@ class HandlerRegistration(Registration):
         self.barrier = barrier
         self.name = name_of(handler)
         self.transactional = transactional
-        self._handler = handler
-        self._timed = timed
         self._gate = gate
         self._failed = failed
         self._ended = ended
-        self._timeout = timeout
+        # Made here, because the first event would wait for the checks of the options.
+        self._options = Options[Any, Any](
+            handler,
+            self._on_error,
+            slice_seconds=_SLICE,
+            item_timeout=timeout,
+            pick=None if timed is None else timed(self.name, handler),
+        )
         # Handlers run in the context of the code that registered them, not of connect() (rule D19).
         self._context = contextvars.copy_context()
         self._admits = event_filter.by_class
@@ -232,20 +237,13 @@ class HandlerRegistration(Registration):
 
     def _start(self) -> HandlerSink[Event, Any]:
         sink: HandlerSink[Event, Any]
-        options = Options(
-            self._handler,
-            self._on_error,
-            slice_seconds=_SLICE,
-            item_timeout=self._timeout,
-            pick=None if self._timed is None else self._timed(self.name, self._handler),
-        )
         if self._lane is not None:
             operator: type[Serial[Event, Any]] = Batches if self._batches is not None else Serial
-            sink = operator(options, Downstream(on_error=self._interrupted))
+            sink = operator(self._options, Downstream(on_error=self._interrupted))
             sink.inbox = cast("Inbox", self._lane)  # has the same methods, and counts events
             self._lane.attach(sink)
         else:
-            sink = LaneSink(options, Downstream(on_error=self._interrupted))
+            sink = LaneSink(self._options, Downstream(on_error=self._interrupted))
         # A handler may cancel its own task; the client disposes of the lanes when it ends.
         sink.outlives_cancel = True
         return sink

@@ -19,9 +19,11 @@ EVERY = 0.75
 """Seconds from an event to its acknowledgement."""
 SOON = 0.25
 """Seconds from the first waiting event to the acknowledgement, at least."""
-MANY = 750
+MANY = 700
 """Number of waiting events that are acknowledged as soon as `SOON` has passed. Above 1000, our
-runtime slows jobs down (``Limits.lag_events``), and other runtimes report that the client lags.
+runtime slows jobs down (``Limits.lag_events``), and other runtimes report that the client lags. At
+1000 events a second, an acknowledgement by number comes before that by time: right after an event,
+when the next one is furthest away.
 """
 
 
@@ -31,8 +33,8 @@ class Acknowledger:
     Args:
         driver: runs the session.
         fan_out: provides the watermark.
-        safe: maps the watermark to the number up to which the store, if there is one, permits an
-            acknowledgement.
+        safe: maps the watermark to the number up to which the store permits an acknowledgement;
+            ``None`` without a store.
         every: seconds from the first event to the acknowledgement.
     """
 
@@ -41,7 +43,7 @@ class Acknowledger:
         driver: Driver,
         fan_out: FanOut,
         *,
-        safe: Callable[[int], int],
+        safe: Callable[[int], int] | None = None,
         every: float = EVERY,
     ) -> None:
         self._driver = driver
@@ -55,12 +57,6 @@ class Acknowledger:
         )
         self._stopped = False
 
-    @property
-    def mark(self) -> int:
-        """The highest number that may be acknowledged; ``safe`` is not considered."""
-        session = self._driver.session
-        return session.ackable(self._fan_out.mark(session.session_id or "", session.received))
-
     def active(self) -> None:
         """Schedule an acknowledgement: when `FanOut` reports activity.
 
@@ -69,31 +65,34 @@ class Acknowledger:
         self._fan_out.active_at = math.inf
         self._driver.soon(self._plan)
 
-    def _plan(self) -> None:
+    def _plan(self, now: float) -> None:
         if self._stopped:
             return
-        driver, fan_out = self._driver, self._fan_out
-        now = driver.now
+        fan_out = self._fan_out
         if self._since is None:
             self._since = now
         left = MANY - (fan_out.published - self._settled)
         fan_out.active_at = fan_out.published + left if left > 0 else math.inf
-        driver.plan(self._every if left > 0 else self._since + SOON - now, self.now)
+        due = now + self._every if left > 0 else self._since + SOON
+        self._driver.plan(due, now, self.acknowledge)
 
-    def now(self) -> None:
+    def acknowledge(self, now: float) -> None:
         """Acknowledge all processed events."""
         if self._stopped:
             return
-        driver, fan_out = self._driver, self._fan_out
-        mark = self._safe(self.mark)
-        if mark > self._acked and driver.acknowledge(mark):
+        session, fan_out = self._driver.session, self._fan_out
+        received = session.received
+        mark = session.peer.ackable(fan_out.mark(session.session_id or "", received))
+        if self._safe is not None:
+            mark = self._safe(mark)
+        if mark > self._acked and self._driver.acknowledge(mark, now):
             self._acked = mark
-        unprocessed = driver.session.received - mark
+        unprocessed = received - mark
         self._settled = fan_out.published - unprocessed
         self._since = None
         fan_out.active_at = 0
         if unprocessed > 0:
-            self._plan()
+            self._plan(now)
 
     def renewed(self) -> None:
         """Start again at 0, because the numbers of a new session begin at 1."""

@@ -62,7 +62,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None  # one for all that is due later
         self._due = 0.0  # of the timer; in uvloop, the handle of a past time does not tell it
         self._deadline = math.inf  # of the session, when actions were last carried out
-        self._planned: tuple[float, Callable[[], None]] | None = None
+        self._planned: tuple[float, Callable[[float], None]] | None = None
         self._carrying_out = False
         self.published = 0
         self._gaps = 0
@@ -138,31 +138,30 @@ class Driver:
 
     def carry_out(self) -> None:
         """Carry out the session's actions until none are left, and set its timer."""
-        if not self._carrying_out:
-            self._do_all()
-            deadline = self.session.deadline
-            self._deadline = math.inf if deadline is None else deadline
-            self._arm()
-
-    def acknowledge(self, number: int) -> bool:
-        """Acknowledge the events up to a number (§6.5); False if the session does not.
-
-        An acknowledgement makes no deadline of the session earlier, so none is computed: see
-        `_link.acks`.
-        """
-        accepted = self.session.ack(number, self._loop.time())
-        self._do_all()
-        return accepted
-
-    def _do_all(self) -> None:
         if self._carrying_out:
             return  # called from an action: the outer call carries out the added actions
         self._carrying_out = True
         try:
-            while self.session.actions:
-                self._do(self.session.take())
+            while out := self.session.take():
+                self._do(out)
         finally:
             self._carrying_out = False
+        deadline = self.session.deadline
+        self._deadline = math.inf if deadline is None else deadline
+        self._arm()
+
+    def acknowledge(self, number: int, now: float) -> bool:
+        """Acknowledge the events up to a number (§6.5); False if the session does not.
+
+        This is the shortest way to the link, because the next events wait for it: see
+        `ActionQueue.ack`. An acknowledgement makes no deadline of the session earlier.
+        """
+        frame = self.session.ack(number, now)
+        if frame is None:
+            return False
+        if self._link is not None:
+            self._link.send(frame)
+        return True
 
     def _do(self, out: list[actions.Action]) -> None:
         events: list[Event] = []
@@ -210,29 +209,27 @@ class Driver:
 
     # -- time
 
-    def plan(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call a function once, after some seconds; at once if they are 0 or less.
+    def plan(self, due: float, now: float, call: Callable[[float], None]) -> None:
+        """Call a function once, with the time: when ``due``, which may be now.
 
         Only one call is planned at a time, the earlier one: this replaces a call that is planned
         for later, and does nothing if a call is planned for an earlier time.
         """
-        if seconds <= 0.0:
+        if due <= now:
             self._planned = None
-            call()
-            return
-        due = self.now + seconds
-        if self._planned is None or due < self._planned[0]:
+            call(now)
+        elif self._planned is None or due < self._planned[0]:
             self._planned = due, call
             if self._timer is None or due < self._due:
                 self._set_timer(due)
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Call a function after the handlers of the published events have begun."""
+    def soon(self, call: Callable[[float], None]) -> None:
+        """Call a function, with the time, after the handlers of the published events have begun."""
         self._loop.call_soon(self._call, call)
 
-    def _call(self, call: Callable[[], None]) -> None:
+    def _call(self, call: Callable[[float], None]) -> None:
         try:
-            call()
+            call(self._loop.time())
         except Exception as error:  # noqa: BLE001  a defect
             self.failed(error)
 
@@ -258,7 +255,7 @@ class Driver:
             planned = self._planned
             if planned is not None and planned[0] <= now:
                 self._planned = None
-                planned[1]()
+                planned[1](now)
             if self._deadline <= now:
                 self.session.tick(now)
                 self.carry_out()

@@ -89,11 +89,12 @@ class SleepDetector:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         assert self._drift is not None
-        slept = self._drift.slept(loop.time(), time.time())
+        now = loop.time()
+        slept = self._drift.slept(now, time.time())
         if not self._links:
             self._drift = None
             return
-        loop.call_later(LOOK_EVERY, self._look, loop)
+        loop.call_at(now + LOOK_EVERY, self._look, loop)
         if slept:
             for link in tuple(self._links):
                 link.slept()

@@ -226,19 +226,21 @@ class ActionQueue:
         session_id = self._negotiated.session_id or None
         self.frame(encode(kind, payload, id=new_id(), session_id=session_id, job_id=job_id), now)
 
-    def ack(self, number: int, now: float) -> None:
-        """Acknowledge the events up to a number (§6.5).
+    def ack(self, number: int, now: float) -> Send:
+        """Return the frame that acknowledges the events up to a number (§6.5), to be sent at once.
 
-        The frame is formatted and not encoded. While events arrive, a client seldom sends other
-        frames, so the code that encodes one and makes its id is not in the caches of the processor:
-        it takes a millisecond or more, in which the next events wait.
+        It is formatted, not encoded, and not queued. While events arrive, a client seldom sends
+        other frames, so the code for them is not in the caches of the processor: each function
+        takes some 20 µs and not one, in which the next events wait.
         """
         session_id = self._negotiated.session_id
         if self._acks == _ACKS or session_id != self._ack_session:
             self._ack_format = _ack_format(session_id)
             self._ack_session, self._acks = session_id, 0
-        self.frame(self._ack_format % (self._acks, number), now)
+        frame = Send(self._ack_format % (self._acks, number))
         self._acks += 1
+        self.heartbeat.sent_at = now
+        return frame
 
     def relink(self, cause: ArcpError) -> None:
         """Request a new link, once for each link."""

@@ -27,7 +27,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from arcp_client._protocol import actions
-from arcp_client._protocol.actions import Action, ActionQueue, EventRun
+from arcp_client._protocol.actions import Action, ActionQueue, EventRun, Send
 from arcp_client._protocol.barriers import Barriers
 from arcp_client._protocol.exchange import Exchange, error_of
 from arcp_client._protocol.handshake import Handshake, Recognise
@@ -88,7 +88,6 @@ class Session:
         jobs: the jobs of the session.
         peer: the adapter for the dialect of the runtime.
         view: the part of the session that the peer may use.
-        actions: the actions that `take` will return; always the same list.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class Session:
         self.jobs = Jobs()
         self._negotiated = negotiated = Negotiated()
         self._out = out = ActionQueue(negotiated)
-        self.actions = out.actions
+        self._actions = out.actions
         self._barriers = Barriers(out)
         self.view = view = View(
             negotiated,
@@ -337,7 +336,7 @@ class Session:
             true, `take` has the actions for that frame, and the caller calls again for the rest.
         """
         self._out.heartbeat.heard_at = now
-        if self.state is LIVE and not self.actions:
+        if self.state is LIVE and not self._actions:
             run, received = self._receiver.deliver_run(frames, now, start)
             if received is None:
                 return run
@@ -473,18 +472,15 @@ class Session:
             self._recovery.outcome_wanted(self.peer, job_id, now)
             self._exchange.flush(now)
 
-    def ack(self, mark: int, now: float) -> bool:
-        """Acknowledge the processed events (§6.5).
+    def ack(self, mark: int, now: float) -> Send | None:
+        """Return the frame that acknowledges the processed events (§6.5), to be sent at once.
 
-        Returns False if acks are not negotiated, or if the runtime would delete events that other
+        ``None`` if acks are not negotiated, or if the runtime would delete events that other
         clients may still request.
         """
-        if self.state is not LIVE or not self.negotiated(names.ACKS):
-            return False
-        if not self.peer.accepts_acks:
-            return False
-        self._out.ack(mark, now)
-        return True
+        if self.state is not LIVE or not self.peer.accepts_acks:
+            return None
+        return self._out.ack(mark, now) if self._negotiated.offers(names.ACKS) else None
 
     def unsubscribe(self, job_id: str, now: float) -> None:
         """Stop watching a job (§7.6). The runtime does not reply."""

@@ -346,7 +346,8 @@ def _say(player: Player, frame: dict[str, Any], now: float, *, last: bool) -> No
     if kind in _REQUESTS:
         player.ask(frame, now)
     elif kind == names.ACK:
-        player.session.ack(frame["payload"]["last_processed_seq"], now)
+        ack = player.session.ack(frame["payload"]["last_processed_seq"], now)
+        player.sent += [names.ACK] if ack is not None else []
     elif kind in (names.BYE, names.CLOSE) and last:
         player.session.close(now)
     # All else is what no client of this package sends.

@@ -28,38 +28,40 @@ class FakeDriver:
         self._loop = asyncio.get_running_loop()
         self._planned: asyncio.TimerHandle | None = None
         self.acks: list[tuple[float, int]] = []
-        self.session = SimpleNamespace(session_id="sess_1", received=0, ackable=lambda mark: mark)
+        peer = SimpleNamespace(ackable=lambda mark: mark)
+        self.session = SimpleNamespace(session_id="sess_1", received=0, peer=peer)
 
     @property
     def now(self) -> float:
         return self._loop.time()
 
-    def soon(self, call: Callable[[], None]) -> None:
-        self._loop.call_soon(call)
+    def acknowledge(self, number: int, now: float) -> bool:
+        assert now == self.now
+        self.acks.append((now, number))
+        return True
 
-    def plan(self, seconds: float, call: Callable[[], None]) -> None:
-        if seconds <= 0.0:
+    def soon(self, call: Callable[[float], None]) -> None:
+        self._loop.call_soon(lambda: call(self.now))
+
+    def plan(self, due: float, now: float, call: Callable[[float], None]) -> None:
+        assert now == self.now
+        if due <= now:
             self.stop()
-            call()
+            call(now)
             return
-        due = self.now + seconds
         if self._planned is not None and self._planned.when() <= due:
             return
         self.stop()
         self._planned = self._loop.call_at(due, self._call, call)
-
-    def acknowledge(self, number: int) -> bool:
-        self.acks.append((self.now, number))
-        return True
 
     def stop(self) -> None:
         if self._planned is not None:
             self._planned.cancel()
             self._planned = None
 
-    def _call(self, call: Callable[[], None]) -> None:
+    def _call(self, call: Callable[[float], None]) -> None:
         self._planned = None
-        call()
+        call(self.now)
 
 
 @given(

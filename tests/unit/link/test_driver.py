@@ -128,11 +128,11 @@ class Timed(Queue):
         self.ticks.append(now)
         self.deadline = None
 
-    def ack(self, number: int, now: float) -> bool:
+    def ack(self, number: int, now: float) -> actions.Send:
         self.acks.append(now)
         if self.deadline is not None:
             self.deadline += 1.0
-        return True
+        return actions.Send(b"")
 
 
 SECONDS = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 5.0])
@@ -147,17 +147,17 @@ def test_the_timer_is_never_late_for_the_session_or_for_what_is_planned(
         driver = Driver(session, publish=lambda _: None, apply=lambda _: None)
         planned: float | None = None
 
-        def acknowledge() -> None:
+        def acknowledge(now: float) -> None:
             nonlocal planned
-            assert planned == driver.now
+            assert planned == now == driver.now
             planned = None
-            assert driver.acknowledge(1)
+            assert driver.acknowledge(1, now)
 
         for step, seconds in [*steps, ("pass", 6.0)]:
             due = driver.now + seconds
             if step == "acknowledge":
                 planned = due if planned is None else min(planned, due)
-                driver.plan(seconds, acknowledge)
+                driver.plan(due, driver.now, acknowledge)
             elif step == "wait":  # a frame begins a wait
                 session.deadline = due
                 driver.carry_out()

@@ -394,9 +394,7 @@ def test_only_what_ends_a_job_or_proves_what_was_read_is_taken_in_turn() -> None
 def test_what_acknowledging_would_destroy_is_not_acknowledged(spoken: str, sent: bool) -> None:
     table = live(spoken=spoken)
     table.event(1, JOB, 1)
-    assert table.session.ack(1, table.now) is sent
-    table.do()
-    assert [frame["type"] for frame in table.sent] == ([names.ACK] if sent else [])
+    assert (table.session.ack(1, table.now) is not None) is sent
 
 
 def test_a_job_that_had_ended_before_a_restart_does_not_end_again() -> None:
