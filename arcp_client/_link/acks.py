@@ -55,6 +55,7 @@ class Acknowledger:
         self._since: float | None = (
             None  # when the first of these came, or the last acknowledgement
         )
+        self._mark: int | None = None  # to be acknowledged with the next event
         self._stopped = False
 
     def active(self) -> None:
@@ -68,26 +69,42 @@ class Acknowledger:
     def _plan(self, now: float) -> None:
         if self._stopped:
             return
-        fan_out = self._fan_out
+        driver, fan_out = self._driver, self._fan_out
         if self._since is None:
             self._since = now
         left = MANY - (fan_out.published - self._settled)
-        fan_out.active_at = fan_out.published + left if left > 0 else math.inf
-        due = now + self._every if left > 0 else self._since + SOON
-        self._driver.plan(due, now, self.acknowledge)
+        if left > 0:
+            fan_out.active_at = fan_out.published + left
+            driver.plan(now + self._every, now, self.acknowledge)
+        elif now < self._since + SOON:
+            driver.plan(self._since + SOON, now, self.acknowledge)
+        elif left == 0 and self._mark is None:
+            # Events arrive one by one. The frame follows after the next of them, so that none
+            # waits for all of an acknowledgement: see `ActionQueue.ack`.
+            self._mark = self._processed()
+            fan_out.active_at = fan_out.published + 1
+        else:
+            driver.plan(now, now, self.acknowledge if self._mark is None else self._send)
 
     def acknowledge(self, now: float) -> None:
         """Acknowledge all processed events."""
-        if self._stopped:
-            return
-        session, fan_out = self._driver.session, self._fan_out
-        received = session.received
-        mark = session.peer.ackable(fan_out.mark(session.session_id or "", received))
-        if self._safe is not None:
-            mark = self._safe(mark)
-        if mark > self._acked and self._driver.acknowledge(mark, now):
+        if not self._stopped:
+            self._mark = self._processed()
+            self._send(now)
+
+    def _processed(self) -> int:
+        session = self._driver.session
+        mark = self._fan_out.mark(session.session_id or "", session.received)
+        mark = session.peer.ackable(mark)
+        return mark if self._safe is None else self._safe(mark)
+
+    def _send(self, now: float) -> None:
+        mark, self._mark = self._mark, None
+        assert mark is not None
+        driver, fan_out = self._driver, self._fan_out
+        if mark > self._acked and driver.acknowledge(mark, now):
             self._acked = mark
-        unprocessed = received - mark
+        unprocessed = driver.session.received - mark
         self._settled = fan_out.published - unprocessed
         self._since = None
         fan_out.active_at = 0
@@ -97,6 +114,7 @@ class Acknowledger:
     def renewed(self) -> None:
         """Start again at 0, because the numbers of a new session begin at 1."""
         self._acked = 0
+        self._mark = None
 
     def stop(self) -> None:
         """Send no more acknowledgements."""

@@ -201,7 +201,6 @@ class ActionQueue:
         self.relinking = False
         self._negotiated = negotiated
         self._ack_format = b""
-        self._ack_session = ""
         self._acks = _ACKS  # number of frames made with the format
 
     def take(self) -> list[Action]:
@@ -233,10 +232,8 @@ class ActionQueue:
         other frames, so the code for them is not in the caches of the processor: each function
         takes some 20 µs and not one, in which the next events wait.
         """
-        session_id = self._negotiated.session_id
-        if self._acks == _ACKS or session_id != self._ack_session:
-            self._ack_format = _ack_format(session_id)
-            self._ack_session, self._acks = session_id, 0
+        if self._acks == _ACKS:
+            self._acks, self._ack_format = 0, _ack_format(self._negotiated.session_id)
         frame = Send(self._ack_format % (self._acks, number))
         self._acks += 1
         self.heartbeat.sent_at = now
@@ -270,6 +267,8 @@ class ActionQueue:
         """
         self.relinking = False
         self.heartbeat = Heartbeat(interval, now)
+        if self._negotiated.live:
+            self._acks, self._ack_format = 0, _ack_format(self._negotiated.session_id)
 
     def beat(self, now: float) -> None:
         """Ping the runtime if it is idle; request a new link if it counts as dead (§6.4)."""

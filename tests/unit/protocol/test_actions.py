@@ -19,11 +19,12 @@ IDS = st.text(min_size=1) | st.sampled_from(
 def test_an_acknowledgement_is_formatted_as_it_would_be_encoded(
     ids: list[str], numbers: list[int]
 ) -> None:
-    negotiated = Negotiated()
+    negotiated = Negotiated(live=True)
     out = ActionQueue(negotiated)
     seen = set()
     for session_id in ids:
         negotiated.session_id = session_id
+        out.linked(1.0)  # by the welcome
         for number in numbers:
             send = out.ack(number, 7.0)
             assert out.take() == []
@@ -33,7 +34,7 @@ def test_an_acknowledgement_is_formatted_as_it_would_be_encoded(
             assert send.request is None
             assert id not in seen
             seen.add(id)
-    assert out.heartbeat.sent_at == (7.0 if numbers else 0.0)
+    assert out.heartbeat.sent_at == (7.0 if numbers else 1.0)
 
 
 def test_acknowledgements_share_the_start_of_an_id_only_as_long_as_its_last_digits_differ() -> None:
