@@ -497,7 +497,7 @@ class SessionEngine:
     def active(self) -> None:
         """Schedule an acknowledgement and a save, at the first event after an idle time."""
         if self._carrier is not None:
-            self._carrier.acks.active()
+            self._carrier.driver.call(self._carrier.acks.plan)
         if self._durability is not None:
             self._durability.schedule()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -56,8 +57,8 @@ class FanOut:
     """Publishes batches of events to the consumers, in arrival order.
 
     Args:
-        activity: called after a batch if `published` has reached `active_at`. It must set
-            `active_at` for its next call.
+        activity: called if `published` has reached `active_at`, after the first handlers of the
+            batch have begun. It must set `active_at` for its next call.
 
     Attributes:
         published: number of events published.
@@ -100,7 +101,8 @@ class FanOut:
     def publish(self, events: list[Event]) -> None:
         """Publish a batch of events. The caller must not change the list afterwards."""
         self.published += len(events)
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         envelopes = events.envelopes if type(events) is EventRun else None
         if envelopes is not None:
             largest = max(map(len, envelopes))
@@ -113,7 +115,8 @@ class FanOut:
         for consumer in self._consumers:
             consumer.accept(events, now, largest)
         if self.published >= self.active_at:
-            self._activity()
+            self.active_at = math.inf
+            loop.call_soon(self._activity)
 
     def _report_untaken(self, events: list[Event]) -> None:
         """Log the gaps that no consumer takes (rule S4)."""

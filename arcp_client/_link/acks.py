@@ -7,7 +7,6 @@ rule S1 in docs/explanation/rules.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from arcp_client._dispatch.fan_out import FanOut
@@ -52,21 +51,12 @@ class Acknowledger:
         self._every = every
         self._acked = 0
         self._settled = 0  # `FanOut.published`, less the events that wait for an acknowledgement
-        self._since: float | None = (
-            None  # when the first of these came, or the last acknowledgement
-        )
+        self._since: float | None = None  # when the first of these came, or the last frame was sent
         self._mark: int | None = None  # to be acknowledged with the next event
         self._stopped = False
 
-    def active(self) -> None:
-        """Schedule an acknowledgement: when `FanOut` reports activity.
-
-        The handlers of the events begin before that, because they do not wait for it.
-        """
-        self._fan_out.active_at = math.inf
-        self._driver.soon(self._plan)
-
-    def _plan(self, now: float) -> None:
+    def plan(self, now: float) -> None:
+        """Schedule an acknowledgement: when `FanOut` reports activity."""
         if self._stopped:
             return
         driver, fan_out = self._driver, self._fan_out
@@ -109,7 +99,7 @@ class Acknowledger:
         self._since = None
         fan_out.active_at = 0
         if unprocessed > 0:
-            self._plan(now)
+            self.plan(now)
 
     def renewed(self) -> None:
         """Start again at 0, because the numbers of a new session begin at 1."""

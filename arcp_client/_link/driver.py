@@ -223,13 +223,10 @@ class Driver:
             if self._timer is None or due < self._due:
                 self._set_timer(due)
 
-    def soon(self, call: Callable[[float], None]) -> None:
-        """Call a function, with the time, after the handlers of the published events have begun."""
-        self._loop.call_soon(self._call, call)
-
-    def _call(self, call: Callable[[float], None]) -> None:
+    def call(self, function: Callable[[float], None]) -> None:
+        """Call a function of the client with the time; if it raises, the client ends."""
         try:
-            call(self._loop.time())
+            function(self._loop.time())
         except Exception as error:  # noqa: BLE001  a defect
             self.failed(error)
 

@@ -40,9 +40,6 @@ class FakeDriver:
         self.acks.append((now, number))
         return True
 
-    def soon(self, call: Callable[[float], None]) -> None:
-        self._loop.call_soon(lambda: call(self.now))
-
     def plan(self, due: float, now: float, call: Callable[[float], None]) -> None:
         assert now == self.now
         if due <= now:
@@ -75,7 +72,7 @@ def test_processed_events_are_acknowledged_in_time_and_not_too_often(
 
     async def scenario() -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
         driver, arrived = FakeDriver(), []
-        fan_out = FanOut(lambda: acks.active())
+        fan_out = FanOut(lambda: acks.plan(driver.now))
         acks = Acknowledger(cast(Driver, driver), fan_out, safe=lambda mark: mark - behind)
         for pause, count in steps:
             await asyncio.sleep(pause)
