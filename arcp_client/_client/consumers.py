@@ -296,6 +296,8 @@ class Consumers:
         self._tap.end(error)
         for registration in self._not_exempt():
             registration.freeze()
+        for registration in self._exempt:
+            registration.leave()
         self.notifications.end(cause)
         self.errors.close()
         self.slow.close()

@@ -160,6 +160,11 @@ class HandlerRegistration(Registration):
             for lane in self.lanes:
                 lane.stop()
 
+    def leave(self) -> None:
+        """End the task of the handler once no events are left, because the client has ended."""
+        if isinstance(self._sink, Serial):
+            self._sink.leave()
+
     def _halt(self) -> None:
         if self._sink is not None:
             self._sink.dispose()
@@ -177,6 +182,8 @@ class HandlerRegistration(Registration):
             return
         if self._sink is None:
             self._sink = self._context.run(self._start)
+            if self._frozen:
+                self._sink.dispose()
         if self._lane is not None:
             self._lane.add(wanted, now)
             self._sink.feed(wanted)
@@ -241,6 +248,7 @@ class HandlerRegistration(Registration):
             operator: type[Serial[Event, Any]] = Batches if self._batches is not None else Serial
             sink = operator(self._options, Downstream(on_error=self._interrupted))
             sink.inbox = cast("Inbox", self._lane)  # has the same methods, and counts events
+            sink.lingers = True
             self._lane.attach(sink)
         else:
             sink = LaneSink(self._options, Downstream(on_error=self._interrupted))

@@ -230,6 +230,8 @@ class HandlerSink(Emitter[T, R]):
         is_async = options.is_async or options.isolate
         on_next = self.down.on_next
         task: Any = asyncio.current_task(self._loop)
+        item: Any
+        result: Any
         plain: type = type(None)  # the last result type that was not awaitable
         clock = time.monotonic  # not the loop's: some loops cache their time for one iteration
         slice_items = options.slice_items if after is None else math.inf
@@ -239,7 +241,9 @@ class HandlerSink(Emitter[T, R]):
             try:
                 item = take()
             except IndexError:
+                item = result = token = None  # the task may wait long
                 if await dry():
+                    left, until = slice_items, clock() + slice_seconds
                     if pick is not None:
                         handler = pick()
                     continue

@@ -1,8 +1,8 @@
 """Handles items in arrival order, one handler at a time.
 
-The drain task (`HandlerSink.drain`) exists only while there is work. It takes items from the sink's
-`Inbox`. If the operator subscribes to an `EventChannel` directly, that inbox is the channel's
-buffer.
+The drain task (`HandlerSink.drain`) takes items from the sink's `Inbox`. If the operator subscribes
+to an `EventChannel` directly, that inbox is the channel's buffer. The task starts with the first
+item, and ends when there is none, unless the sink lingers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,26 @@ R = TypeVar("R")
 
 
 class Serial(HandlerSink[T, R]):
-    """The sink of one subscription to ``concat_map_async``."""
+    """The sink of one subscription to ``concat_map_async``.
+
+    Attributes:
+        lingers: the task waits for further items until the sink stops. Otherwise it ends when no
+            items are left, so that a forgotten subscription leaves no task behind.
+    """
+
+    lingers = False
 
     def __init__(self, options: Options[T, R], down: Downstream[R]) -> None:
         super().__init__(options, down)
         self._task: asyncio.Task[None] | None = None
         self._watchdog = self.watchdog()
+        self._items: asyncio.Future[None] | None = None  # while a task waits for items
 
     def wake(self) -> None:
+        items, self._items = self._items, None
+        if items is not None and not items.done():
+            items.set_result(None)
+            return
         inbox = self.inbox
         self._task = self.spawn(
             self.drain(inbox.take, self._dry, slot=inbox.new_slot(), watchdog=self._watchdog)
@@ -44,13 +56,35 @@ class Serial(HandlerSink[T, R]):
             self._watchdog.close()
 
     async def _dry(self) -> bool:
-        if self.ended:
-            self.finish(self.error)
-        else:
+        if not self.ended:
             self.inbox.idle = True
             self._sleep()
+            if self.lingers:
+                return await self._linger()
+        else:
+            self.finish(self.error)
         self._task = None
         return False
+
+    async def _linger(self) -> bool:
+        """Wait for items, which takes less time than to start a task for each of them."""
+        self._items = items = self._loop.create_future()
+        try:
+            await items
+        except asyncio.CancelledError:
+            if not items.cancelled():
+                raise
+            # Not an interruption, because no item waits. The next item starts another task.
+            if self._items is items:
+                self._items = self._task = None
+            return False
+        return True
+
+    def leave(self) -> None:
+        """From now on, let the task end when no items are left."""
+        self.lingers = False
+        if self._items is not None:
+            self._items.cancel()
 
 
 class Batches(Serial[Any, R]):

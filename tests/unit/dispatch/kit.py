@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import fields
 
@@ -14,7 +14,7 @@ from arcp_client._client.event_methods import EventMethods
 from arcp_client._client.settings import Settings
 from arcp_client._dispatch.back_pressure import BackPressure
 from arcp_client._jobrecord import JobOwner
-from arcp_client.errors import ArcpError
+from arcp_client.errors import ArcpError, ClientClosed
 from arcp_client.events import Event, Gap, Log
 
 SESSION = "sess_1"
@@ -63,7 +63,13 @@ class FakeConsumer:
 
 
 class Hub(EventMethods):
-    """Handlers, iterators and Observables, and who waits for the reader."""
+    """Handlers, iterators and Observables, and who waits for the reader.
+
+    Attributes:
+        opened: the hubs of the current test, which the fixture ``hubs_are_closed`` closes.
+    """
+
+    opened: ClassVar[list[Hub]] = []
 
     def __init__(
         self,
@@ -105,10 +111,15 @@ class Hub(EventMethods):
         self.drained = self._consumers.drained
         self.stopped: ArcpError | None = None
         self.published = 0
+        Hub.opened.append(self)
 
     def _failed(self, cause: ArcpError) -> None:
         self.stopped = cause
         self._consumers.end(lambda: cause, cause)
+
+    def close(self) -> None:
+        """End the tasks of the handlers."""
+        self._consumers.end(lambda: ClientClosed("the test is over"), None)
 
     def publish(self, *events: Event) -> None:
         self.published += len(events)

@@ -17,6 +17,7 @@ from arcp_client._protocol.states import State
 from arcp_client.state import LinkState, Reconnecting
 from arcp_client.testing import Drop, FaultyConnector, VirtualClock
 from tests.property.reader import Link, Reader, event_frame
+from tests.unit.dispatch.conftest import hubs_are_closed as hubs_are_closed
 from tests.unit.dispatch.kit import Hub, Tape
 from tests.unit.link.line import Line
 
