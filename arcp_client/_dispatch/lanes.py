@@ -175,7 +175,7 @@ class SessionLane(Lane):
 
     @property
     def idle(self) -> bool:
-        """Whether the operator has no drain task, which is the task that calls the handlers."""
+        """Whether the operator has no task that takes events, or one that waits for them."""
         return self._idle
 
     @idle.setter

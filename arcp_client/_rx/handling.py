@@ -144,7 +144,7 @@ class HandlerSink(Emitter[T, R]):
         self._inner: dict[asyncio.Task[Any], asyncio.Task[Any]] = {}
 
     def spawn(self, drain: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a drain task. It ends when no items are left."""
+        """Start a drain task. It ends, or waits, when no items are left."""
         # A copy: an eager task factory runs the drain inside this call, which may call it again.
         task = self.context.copy().run(self._owner.spawn, drain)
         task.add_done_callback(self.drained)

@@ -68,7 +68,7 @@ class Limits:
         lease_grace: how long a job may continue after its lease expired (§14).
         lag_events: unacknowledged events of a client that negotiated `ack`. Above this number the
             client is sent a status with the phase ``back_pressure``, and its jobs are slowed down
-            if it has acknowledged any events (§6.5). `Client` lets up to 750 events wait for their
+            if it has acknowledged any events (§6.5). `Client` lets up to 700 events wait for their
             acknowledgement, so a limit below 1000 may slow down jobs whose client keeps up.
         lag_delay: the longest delay of one emitted event for a slow client.
         retention: how long an ended job can still be listed and subscribed to.

@@ -145,7 +145,7 @@ async def test_an_event_is_acknowledged_when_its_handler_has_finished(clock: Vir
 async def test_lone_events_share_an_acknowledgement_and_many_do_not_wait_for_it(
     clock: VirtualClock,
 ) -> None:
-    """S1: 750 ms after an event, or earlier if 750 wait, but not before 250 ms have passed."""
+    """S1: 750 ms after an event, or earlier if 700 wait, but not before 250 ms have passed."""
 
     def acknowledged() -> list[int]:
         return [frame["payload"]["last_processed_seq"] for frame in runtime.of("session.ack")]
