@@ -45,7 +45,7 @@ class Downstream(Generic[T]):
         self.on_next: abc.OnNext[T] | None
         if on_next is not None and (
             isinstance(on_next, abc.ObserverBase) or callable(getattr(on_next, "on_next", None))
-        ):  # a check of None against an abstract class takes 0.3 ms, for which a first event waits
+        ):  # a first event would wait for the slow check of None against an abstract class
             observer: Any = on_next
             self.on_next = observer.on_next
             self.on_error: abc.OnError | None = observer.on_error

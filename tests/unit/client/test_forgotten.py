@@ -71,20 +71,27 @@ def test_d20_a_store_is_free_once_the_loop_has_ended(tmp_path: Path) -> None:
     asyncio.run(another())
 
 
+@pytest.mark.parametrize("handled", [False, True])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_d20_a_client_that_is_dropped_is_reported_and_ends(
-    runtime: Runtime, caplog: pytest.LogCaptureFixture
+    runtime: Runtime, caplog: pytest.LogCaptureFixture, handled: bool
 ) -> None:
+    """The task of a handler, which waits for further events, ends as well."""
     clients = [Client(runtime, token="secret-token")]
     await clients[0].connect()
+    seen = asyncio.Event()
+    if handled:
+        clients[0].on()(lambda event: seen.set())
     job = await clients[0].submit("stuck")
+    if handled:
+        await asyncio.wait_for(seen.wait(), 10)
     with pytest.warns(ResourceWarning, match=r"<Client .* Live> was dropped without close\(\)"):
         clients.clear()
     with pytest.raises(ClientClosed, match=r"dropped without close\(\)"):
         await asyncio.wait_for(job.result(), 10)
     assert "was dropped without close()" in caplog.text
     assert "secret-token" not in caplog.text
-    while any(task.get_name().startswith("arcp_client:") for task in asyncio.all_tasks()):
+    while any(task.get_name().startswith("arcp_client") for task in asyncio.all_tasks()):
         await asyncio.sleep(0)
 
 
