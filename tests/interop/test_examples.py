@@ -320,27 +320,37 @@ def free_port() -> int:
 @contextlib.asynccontextmanager
 async def running(folder: Path, program: Path | str = "server.py") -> AsyncIterator[Example]:
     """The server of one example."""
-    port = free_port()
-    example = Example(folder, f"ws://127.0.0.1:{port}/arcp")
     if folder.name == "stdio":
-        yield example
+        yield Example(folder, "")
         return
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(program),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        cwd=folder,
-        env={**os.environ, "ARCP_DEMO_PORT": str(port), "PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stdout is not None
+    process, port = await started(folder, program)
     try:
-        assert b"listening" in await process.stdout.readline()
-        yield example
+        yield Example(folder, f"ws://127.0.0.1:{port}/arcp")
     finally:
         process.kill()
         await process.communicate()
+
+
+async def started(folder: Path, program: Path | str) -> tuple[asyncio.subprocess.Process, int]:
+    """The server of an example that listens; another port if a process took the free one."""
+    for _ in range(5):
+        port = free_port()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(program),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=folder,
+            env={**os.environ, "ARCP_DEMO_PORT": str(port), "PYTHONUNBUFFERED": "1"},
+        )
+        assert process.stdout is not None
+        if b"listening" in await process.stdout.readline():
+            return process, port
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+    raise AssertionError(f"{folder.name}: its server does not listen")
 
 
 async def drive(examples: Path, name: str, gate: asyncio.Semaphore) -> str:
