@@ -297,7 +297,7 @@ class Consumers:
         for registration in self._not_exempt():
             registration.freeze()
         for registration in self._exempt:
-            registration.leave()
+            registration.stop_lingering()
         self.notifications.end(cause)
         self.errors.close()
         self.slow.close()

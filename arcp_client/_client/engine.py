@@ -155,8 +155,8 @@ class SessionEngine:
         )
         # The first event after an acknowledgement also schedules a save.
         every = EVERY if durability is None else SOON
-        safe = None if durability is None else self._safe_mark
-        acks = Acknowledger(driver, self._fan_out, safe=safe, every=every)
+        limit = None if durability is None else lambda mark: min(mark, durability.mark)
+        acks = Acknowledger(driver, self._fan_out, safe=limit, every=every)
         self._carrier = _Carrier(driver, ingress, manager, acks)
         if self._telemetry is not None:
             self._telemetry.opened(self.figures)
@@ -500,9 +500,6 @@ class SessionEngine:
             self._carrier.driver.call(self._carrier.acks.plan)
         if self._durability is not None:
             self._durability.schedule()
-
-    def _safe_mark(self, mark: int) -> int:
-        return mark if self._durability is None else min(mark, self._durability.mark)
 
 
 def _resolve(request: Request, value: Any) -> None:

@@ -160,10 +160,10 @@ class HandlerRegistration(Registration):
             for lane in self.lanes:
                 lane.stop()
 
-    def leave(self) -> None:
+    def stop_lingering(self) -> None:
         """End the task of the handler once no events are left, because the client has ended."""
         if isinstance(self._sink, Serial):
-            self._sink.leave()
+            self._sink.stop_lingering()
 
     def _halt(self) -> None:
         if self._sink is not None:

@@ -74,12 +74,12 @@ class Acknowledger:
             self._mark = self._processed()
             fan_out.active_at = fan_out.published + 1
         else:
-            driver.plan(now, now, self.acknowledge if self._mark is None else self._send)
+            driver.plan(now, now, self._send)
 
     def acknowledge(self, now: float) -> None:
         """Acknowledge all processed events."""
         if not self._stopped:
-            self._mark = self._processed()
+            self._mark = None
             self._send(now)
 
     def _processed(self) -> int:
@@ -89,8 +89,8 @@ class Acknowledger:
         return mark if self._safe is None else self._safe(mark)
 
     def _send(self, now: float) -> None:
-        mark, self._mark = self._mark, None
-        assert mark is not None
+        mark = self._processed() if self._mark is None else self._mark
+        self._mark = None
         driver, fan_out = self._driver, self._fan_out
         if mark > self._acked and driver.acknowledge(mark, now):
             self._acked = mark

@@ -247,19 +247,18 @@ class Driver:
 
     def _tick(self) -> None:
         self._timer = None
-        try:
-            now = self._loop.time()
-            planned = self._planned
-            if planned is not None and planned[0] <= now:
-                self._planned = None
-                planned[1](now)
-            if self._deadline <= now:
-                self.session.tick(now)
-                self.carry_out()
-            else:
-                self._arm()
-        except Exception as error:  # noqa: BLE001  a defect
-            self.failed(error)
+        self.call(self._do_due)
+
+    def _do_due(self, now: float) -> None:
+        planned = self._planned
+        if planned is not None and planned[0] <= now:
+            self._planned = None
+            planned[1](now)
+        if self._deadline <= now:
+            self.session.tick(now)
+            self.carry_out()
+        else:
+            self._arm()
 
     def stop(self) -> None:
         """Cancel the timer and what is planned."""

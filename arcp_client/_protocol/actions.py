@@ -184,7 +184,7 @@ class EventRun(list[Event]):
 class ActionQueue:
     """Queues the actions of one session, and owns the heartbeat of its current link.
 
-    Every frame that the session sends passes through this queue, which tells the heartbeat.
+    The queue makes or passes on every frame that the session sends, and tells the heartbeat.
 
     Args:
         negotiated: the terms of the session.
@@ -229,8 +229,8 @@ class ActionQueue:
         """Return the frame that acknowledges the events up to a number (§6.5), to be sent at once.
 
         It is formatted, not encoded, and not queued. While events arrive, a client seldom sends
-        other frames, so the code for them is not in the caches of the processor: each function
-        takes some 20 µs and not one, in which the next events wait.
+        other frames, so the processor has to fetch the memory of that code: each function takes
+        some 20 µs instead of one, and the next events wait (docs/explanation/performance.md).
         """
         if self._acks == _ACKS:
             self._acks, self._ack_format = 0, _ack_format(self._negotiated.session_id)

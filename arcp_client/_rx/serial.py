@@ -56,13 +56,13 @@ class Serial(HandlerSink[T, R]):
             self._watchdog.close()
 
     async def _dry(self) -> bool:
-        if not self.ended:
+        if self.ended:
+            self.finish(self.error)
+        else:
             self.inbox.idle = True
             self._sleep()
             if self.lingers:
                 return await self._linger()
-        else:
-            self.finish(self.error)
         self._task = None
         return False
 
@@ -80,8 +80,8 @@ class Serial(HandlerSink[T, R]):
             return False
         return True
 
-    def leave(self) -> None:
-        """From now on, let the task end when no items are left."""
+    def stop_lingering(self) -> None:
+        """From now on, end the task when no items are left."""
         self.lingers = False
         if self._items is not None:
             self._items.cancel()

@@ -109,6 +109,7 @@ class Hub(EventMethods):
         self.back_pressure = self._consumers.back_pressure
         self.barriers = self._consumers.barriers
         self.drained = self._consumers.drained
+        self.exempt_caller = self._consumers.exempt_caller
         self.stopped: ArcpError | None = None
         self.published = 0
         Hub.opened.append(self)
