@@ -29,9 +29,6 @@ class Writes:
     Args:
         peer: the name of the other side, for the name of the task.
         on_room: called when the queue is empty again.
-
-    Attributes:
-        congested: writes are queued because the peer does not read.
     """
 
     def __init__(self, peer: str, *, on_room: Callable[[], None]) -> None:
@@ -39,7 +36,11 @@ class Writes:
         self._owner: TaskOwner | None = None  # made when a write first has to wait
         self._on_room = on_room
         self._queue: _Queue | None = None  # while writes wait
-        self.congested = False
+
+    @property
+    def congested(self) -> bool:
+        """Whether writes are queued because the peer does not read."""
+        return self._queue is not None
 
     def start(self, write: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
         """Write now, or as soon as the socket accepts data.
@@ -60,7 +61,6 @@ class Writes:
             # The task must take the next step, else asyncio considers aiohttp's future as awaited
             # already.
             queue = self._queue = deque()
-            self.congested = True
             write = _resumed(write, obstacle)
             if self._owner is None:
                 self._owner = TaskOwner(f"websocket {self._peer}")
@@ -81,7 +81,6 @@ class Writes:
                     settle(done, None)
         finally:
             self._queue = None
-            self.congested = False
             while queue:  # only while the loop shuts down
                 write, done = queue.popleft()
                 write.close()
